@@ -1,0 +1,41 @@
+# One image an operator: docker build --build-arg OPERATOR=memcached .
+# It holds the library, that one operator and its own dependencies, and runs as nobody on a read-only root file system.
+
+FROM debian:trixie-slim AS build
+RUN apt-get update -q \
+ && apt-get install -q -y --no-install-recommends ca-certificates python3 python3-venv \
+ && rm -rf /var/lib/apt/lists/*
+ARG OPERATOR
+# A machine behind an index of its own names it by --build-arg, and the authority that signs it by --secret id=ca,src=…
+ARG PIP_INDEX_URL
+COPY locks/${OPERATOR}.txt /build/lock.txt
+RUN --mount=type=secret,id=ca,required=false \
+    if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi \
+ && python3 -m venv /opt/venv \
+ && /opt/venv/bin/pip install --quiet --no-cache-dir --no-compile --require-hashes --requirement /build/lock.txt \
+ && /opt/venv/bin/pip uninstall --quiet --yes pip
+COPY shared /opt/app/shared
+COPY operators/__init__.py /opt/app/operators/
+COPY operators/${OPERATOR} /opt/app/operators/${OPERATOR}
+# Compiled now, for the root file system is read-only; but for the hundreds of API classes that the Kubernetes client loads
+# on demand only, and the operators never do (60 MB).
+RUN rm -rf /opt/app/shared/testing \
+ && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/kubernetes/(aio/)?client/(api|models)/' \
+    /opt/venv/lib /opt/app
+
+FROM debian:trixie-slim
+RUN apt-get update -q \
+ && apt-get install -q -y --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /var/log/*
+COPY --from=build /opt/venv /opt/venv
+COPY --from=build /opt/app /opt/app
+ARG OPERATOR
+ENV OPERATOR=${OPERATOR} \
+    PATH=/opt/venv/bin:/usr/bin:/bin \
+    PYTHONPATH=/opt/app \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+WORKDIR /opt/app
+USER 65532:65532
+EXPOSE 8080 8081
+ENTRYPOINT ["/bin/sh", "-c", "exec python -m operators.${OPERATOR} \"$@\"", "operator"]

@@ -1,0 +1,172 @@
+# The front door. `make help` lists what it can do; a line that begins with "##@" names a group of targets.
+
+OPERATOR ?= memcached#                             the operator that run, install, deploy, docker-build … act on
+IMG      ?= platform/$(OPERATOR)-operator:dev#     the image that docker-build, docker-push and deploy act on
+NODES    ?= 2#                                     nodes of the local cluster, 1 to 5
+CLUSTER  ?= auto#                                  auto, local, kind or current (what KUBECONFIG names)
+ARGS     ?=#                                       more arguments: flags of the operator for run, of pytest for test-*
+
+OPERATORS := $(patsubst operators/%/__main__.py,%,$(wildcard operators/*/__main__.py))
+PYTHON    := .venv/bin/python
+KUBECTL   := .venv/bin/kubectl
+CLUSTERS  := $(PYTHON) -m e2e.cluster
+PYTEST    := $(PYTHON) -m pytest
+HELM       = $(shell $(CLUSTERS) binary helm)
+NAMESPACE := platform-system
+
+# The local cluster when it is up; else whatever kubectl finds by itself.
+export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
+
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help up down status kubeconfig test test-unit test-api test-e2e test-long lint format manifests charts lock \
+        install uninstall run docker-build docker-push deploy undeploy .venv
+
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	      /^[a-z0-9.-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@printf '\nSettings (make target NAME=value)\n'
+	@awk '/^[A-Z]+ +\?=/ {name = $$1; split($$0, part, /\?= */); split(part[2], value, /# */); \
+	      printf "  %-14s %s (now: %s)\n", name, value[2], value[1]}' Makefile
+
+##@ The cluster
+
+up: .venv ## A cluster with the platform installed and the samples Ready; safe to repeat (NODES, CLUSTER)
+	@$(CLUSTERS) up --cluster $(CLUSTER) --nodes $(NODES) $(if $(filter file,$(origin IMG)),,--image $(IMG))
+
+down: .venv ## Take the local cluster down, leaving nothing behind
+	@$(CLUSTERS) down
+
+status: .venv ## What is up: nodes, pods, resources
+	@$(CLUSTERS) status
+
+kubeconfig: .venv ## Print the path of the cluster's kubeconfig: export KUBECONFIG=$(make -s kubeconfig)
+	@$(CLUSTERS) kubeconfig
+
+##@ Tests
+
+test: ## Everything a change must pass: lint, unit, API and end-to-end tests (ends with the local cluster down)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-api
+	@$(MAKE) --no-print-directory test-e2e
+
+test-unit: .venv ## Pure parts and the library against an in-memory API; seconds, no root
+	@echo "==> unit tests"
+	@$(PYTEST) tests/unit $(ARGS)
+
+test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes); no root
+	@echo "==> API tests"
+	@$(PYTEST) tests/api $(ARGS)
+
+# The cluster's own test takes it down and looks for what is left, so it runs last, by itself.
+test-e2e: up ## Real pods on the cluster, then its teardown
+	@echo "==> end-to-end tests"
+	@$(PYTEST) e2e/scenarios -m "not long" --ignore e2e/scenarios/test_cluster.py $(ARGS)
+	@$(PYTEST) e2e/scenarios/test_cluster.py
+
+test-long: up ## Every end-to-end test, the long ones too
+	@$(PYTEST) e2e/scenarios --timeout 3600 --ignore e2e/scenarios/test_cluster.py $(ARGS)
+	@$(PYTEST) e2e/scenarios/test_cluster.py
+
+lint: .venv charts ## Style, types, layers, charts, and that generated files are as generated
+	@echo "==> lint"
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@fresh=$$(mktemp -d); trap 'rm -rf $$fresh' EXIT; \
+	$(MAKE) --no-print-directory -s manifests MANIFESTS=$$fresh; \
+	for operator in $(OPERATORS); do \
+	    diff -ru charts/$$operator-operator/files/crds $$fresh/$$operator-operator/files/crds \
+	    || { echo "The CRDs of $$operator differ from its api.py; mend: make manifests"; exit 1; }; \
+	done
+	@$(HELM) lint --quiet charts/platform $(OPERATORS:%=charts/%-operator)
+
+format: .venv ## Put the code into shape
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+##@ Generated files
+
+MANIFESTS := charts
+manifests: .venv ## Write each operator's CRD into its chart, from its api.py
+	@for operator in $(OPERATORS); do \
+	    directory=$(MANIFESTS)/$$operator-operator/files/crds; mkdir -p $$directory; \
+	    crd=$$($(PYTHON) -m operators.$$operator crd); \
+	    plural=$$(printf '%s\n' "$$crd" | sed -n 's/^    plural: //p'); \
+	    printf '%s\n' "$$crd" > $$directory/$$plural.yaml; \
+	    echo "$$directory/$$plural.yaml"; \
+	done
+
+charts: .venv ## Bring the charts' dependencies (all of this repository) into place
+	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \
+	    $(HELM) dependency update $$chart > /dev/null; \
+	done
+
+# The locks name no index: machines have their own.
+UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+             --no-emit-index-url --no-header
+lock: .venv ## Resolve the dependencies anew: locks/dev.txt, and one lock an operator for its image
+	$(UV_COMPILE) --all-extras --group dev --output-file locks/dev.txt
+	for operator in $(OPERATORS); do \
+	    $(UV_COMPILE) --extra $$operator --constraint locks/dev.txt --output-file locks/$$operator.txt; \
+	done
+
+##@ One operator (OPERATOR, IMG), as known from kubebuilder
+
+install: .venv ## Apply the CRDs to the current cluster
+	@$(KUBECTL) apply --server-side -f charts/$(OPERATOR)-operator/files/crds
+
+uninstall: .venv ## Delete the CRDs; refused while resources exist, for they would be deleted too (FORCE=1)
+	@for crd in charts/$(OPERATOR)-operator/files/crds/*.yaml; do \
+	    name=$$(sed -n 's/^  name: //p' $$crd | head -1); \
+	    left=$$($(KUBECTL) get "$$name" --all-namespaces --no-headers 2> /dev/null | head -5) || true; \
+	    if [ -n "$$left" ] && [ "$(FORCE)" != 1 ]; then \
+	        printf '%s\n' "$$left"; \
+	        echo "Deleting $$name would delete these resources and what they own. Mend: delete them first, or FORCE=1."; \
+	        exit 1; \
+	    fi; \
+	done
+	@$(KUBECTL) delete --ignore-not-found -f charts/$(OPERATOR)-operator/files/crds
+
+run: .venv ## Run the operator on this machine against the current cluster (ARGS="--log-level debug")
+	@$(PYTHON) -m operators.$(OPERATOR) $(ARGS)
+
+docker-build: .venv ## Build the operator's image IMG: by docker where its engine answers, else by buildah
+	@if docker info > /dev/null 2>&1; then \
+	    docker build --build-arg OPERATOR=$(OPERATOR) --tag $(IMG) .; \
+	else \
+	    $(CLUSTERS) image build $(OPERATOR) $(IMG); \
+	fi
+
+docker-push: .venv ## Push IMG to the registry it names
+	@if docker info > /dev/null 2>&1; then docker push $(IMG); else $(CLUSTERS) image push $(IMG); fi
+
+deploy: .venv charts ## Install this operator's chart alone, with the image IMG
+	@image=$(IMG); \
+	$(HELM) upgrade --install $(OPERATOR)-operator charts/$(OPERATOR)-operator --namespace $(NAMESPACE) \
+	    --create-namespace --wait --set image.repository=$${image%:*} --set image.tag=$${image##*:}
+
+undeploy: .venv ## Remove what deploy installed; the CRDs, and so all resources, stay
+	@$(HELM) uninstall $(OPERATOR)-operator --namespace $(NAMESPACE) --ignore-not-found
+
+##@ The workshop
+
+.venv: .venv/stamp ## The Python environment, exactly as locked; made anew when the lock changes
+
+.venv/stamp: locks/dev.txt pyproject.toml
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Python 3.11 or newer is needed as python3; this is $$(python3 --version). Mend: install it."; exit 1; }
+	@python3 -c 'import ensurepip' 2> /dev/null || { \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	        apt-get install -y --no-install-recommends python3-venv > /dev/null; \
+	    else echo "python3 cannot make environments. Mend: apt-get install python3-venv, as root."; exit 1; fi; }
+	@echo "making .venv from locks/dev.txt"
+	@[ -x $(PYTHON) ] || python3 -m venv .venv
+	@awk '/^uv==/ {on = 1; print; next} on && /--hash/ {print; next} {on = 0}' locks/dev.txt > .venv/uv.txt
+	@.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/uv.txt
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --require-hashes -r locks/dev.txt
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -e .
+	@touch $@

@@ -1,0 +1,1 @@
+"""A real Kubernetes cluster on one Debian machine, from package registries alone (README.md says how)."""

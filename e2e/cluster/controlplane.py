@@ -1,0 +1,192 @@
+"""etcd, API server, controllers and scheduler as processes of the host.
+
+Used in two ways: alone on loopback, for tests that need a real API and no pods (`ControlPlane.alone`), and as the head
+of the whole cluster, where it listens on the nodes' bridge.
+"""
+
+import ipaddress
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.cluster import binaries, processes
+from e2e.cluster.network import SERVICE_RANGE, first_address, free_ports
+from e2e.cluster.pki import Authority, Pair
+from e2e.cluster.processes import Process
+
+
+class ControlPlane:
+    """One control plane in a directory of its own.
+
+    Args:
+        directory: for certificates, etcd's files and logs; made if missing.
+        address: where the API listens, and what it tells pods to call.
+        port: its port.
+        controllers: run the controller manager; without it nothing makes ReplicaSets, pods or service accounts.
+        scheduler: run the scheduler.
+        dies_with_us: its processes end with the thread that started them.
+        on_start: told of each process as soon as it runs, so that it can be written down.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        address: str,
+        port: int,
+        *,
+        controllers: bool = True,
+        scheduler: bool = True,
+        dies_with_us: bool = False,
+        on_start: Callable[[Process], None] = lambda _: None,
+    ) -> None:
+        self.directory = directory
+        self.address = address
+        self.port = port
+        self.url = f"https://{address}:{port}"
+        self.kubeconfig = directory / "kubeconfig"
+        self.processes: list[Process] = []
+        self._controllers = controllers
+        self._scheduler = scheduler
+        self._dies_with_us = dies_with_us
+        self._on_start = on_start
+
+    @classmethod
+    @contextmanager
+    def alone(cls, directory: Path, controllers: bool = False) -> Iterator["ControlPlane"]:
+        """A control plane without nodes, on loopback and free ports; any number can run at once.
+
+        Starts within a few seconds and leaves no process, even when the caller is killed; the directory is the
+        caller's to remove. Call it from a thread that outlives the plane: its processes end with that thread.
+
+        Args:
+            directory: an empty directory for its files.
+            controllers: run the controller manager too.
+
+        Raises:
+            ClusterError: a binary cannot be built, or a process ended early.
+        """
+        (port,) = free_ports(1)
+        plane = cls(directory, "127.0.0.1", port, controllers=controllers, scheduler=False, dies_with_us=True)
+        try:
+            plane.start()
+            yield plane
+        finally:
+            plane.stop()
+
+    def start(self) -> None:
+        """Start everything and wait until the API serves."""
+        programs = binaries.build(binaries.KUBERNETES)
+        self.authority = Authority(self.directory / "pki")
+        self._service_accounts = self.authority.issue("service-accounts", "service-accounts")
+        self.admin = self.authority.issue("admin", "platform-admin", groups=["system:masters"])
+        self.authority.kubeconfig(self.kubeconfig, self.url, self.admin)
+        etcd_port, peer_port = free_ports(2)
+        self._run("etcd", programs, self._etcd(etcd_port, peer_port))
+        self._run("kube-apiserver", programs, self._api_server(etcd_port))
+        self._wait("/readyz")
+        if self._controllers:
+            self._run("kube-controller-manager", programs, self._controller_manager())
+        if self._scheduler:
+            self._run("kube-scheduler", programs, self._kube_scheduler())
+        self._wait("/api/v1/namespaces/default")
+        if self._controllers:
+            self._wait("/api/v1/namespaces/default/serviceaccounts/default")
+
+    def stop(self) -> None:
+        """End every process at once: its data is thrown away, so there is nothing to shut down gracefully."""
+        processes.stop(self.processes)
+        self.processes.clear()
+
+    def answers(self, path: str) -> bool:
+        """Whether a GET on the API, as administrator, succeeds."""
+        context = ssl.create_default_context(cafile=str(self.authority.pair.certificate))
+        context.load_cert_chain(self.admin.certificate, self.admin.key)
+        try:
+            with urllib.request.urlopen(self.url + path, context=context, timeout=5) as response:
+                return bool(response.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def client_kubeconfig(self, file: str, user: str, *groups: str) -> Path:
+        """A kubeconfig for one of the cluster's own parts."""
+        client = self.authority.issue(file, user, groups=groups)
+        return self.authority.kubeconfig(self.directory / "pki" / f"{file}.kubeconfig", self.url, client)
+
+    def _run(self, name: str, programs: Path, flags: Sequence[str]) -> None:
+        log = self.directory / "logs" / f"{name}.log"
+        process = processes.start(name, [programs / name, *flags], log=log, dies_with_us=self._dies_with_us)
+        self.processes.append(process)
+        self._on_start(process)
+
+    def _wait(self, path: str) -> None:
+        processes.wait_until(lambda: self.answers(path), f"{self.url}{path}", needs=self.processes)
+
+    def _etcd(self, port: int, peer_port: int) -> list[str]:
+        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+        return [
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",  # the data dies with the cluster
+        ]
+
+    def _api_server(self, etcd_port: int) -> list[str]:
+        names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
+        hosts = ["localhost", "127.0.0.1", self.address, first_address(SERVICE_RANGE), *names]
+        serving = self.authority.issue("kube-apiserver", "kube-apiserver", hosts=hosts)
+        kubelet_client = self.authority.issue("kubelet-client", "kube-apiserver", groups=["system:masters"])
+        accounts = self._service_accounts
+        flags = [
+            f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.directory / 'pki'}",
+            *_tls("--tls-cert-file", "--tls-private-key-file", serving),
+            *_tls("--kubelet-client-certificate", "--kubelet-client-key", kubelet_client),
+            f"--kubelet-certificate-authority={self.authority.pair.certificate}",
+            f"--client-ca-file={self.authority.pair.certificate}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged=true",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            f"--service-account-key-file={accounts.certificate}",
+            f"--service-account-signing-key-file={accounts.key}",
+            "--enable-aggregator-routing=true",  # webhooks are called at pod addresses: the host has no kube-proxy
+        ]
+        if ipaddress.ip_address(self.address).is_loopback:
+            flags.append("--endpoint-reconciler-type=none")  # nobody to reach the API through its Service
+        if not self._controllers:
+            flags.append("--disable-admission-plugins=ServiceAccount")  # nobody makes the accounts it asks for
+        return flags
+
+    def _controller_manager(self) -> list[str]:
+        config = self.client_kubeconfig("kube-controller-manager", "system:kube-controller-manager")
+        return [
+            f"--kubeconfig={config}",
+            f"--service-account-private-key-file={self._service_accounts.key}",
+            f"--root-ca-file={self.authority.pair.certificate}",
+            f"--cert-dir={self.directory / 'pki'}",
+            "--use-service-account-credentials=true",
+            "--kube-api-qps=500",  # its own throttle would make a start take 8 s instead of 4
+            "--kube-api-burst=1000",
+            "--enable-hostpath-provisioner=true",
+            "--leader-elect=false",
+            "--secure-port=0",
+        ]
+
+    def _kube_scheduler(self) -> list[str]:
+        config = self.client_kubeconfig("kube-scheduler", "system:kube-scheduler")
+        return [f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"]
+
+
+def _tls(certificate_flag: str, key_flag: str, pair: Pair) -> list[str]:
+    return [f"{certificate_flag}={pair.certificate}", f"{key_flag}={pair.key}"]

@@ -1,0 +1,182 @@
+"""A node: containerd, kubelet and kube-proxy in namespaces of their own, under one process whose end is theirs.
+
+The mount, network, PID, UTS and IPC namespaces are the node's; the root file system is the host's, with /run, /var/lib
+and /var/log covered by the node's own (node.sh). Outside of them a node has only its cgroups and its cable.
+"""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster import binaries, cgroups, processes
+from e2e.cluster.commands import run
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.network import POD_RANGE, SERVICE_RANGE, NodeAddress, first_address, plug_in
+from e2e.cluster.processes import Process
+
+PAUSE_IMAGE = "platform/pause:1"
+CLUSTER_DNS = str(first_address(SERVICE_RANGE).rpartition(".")[0] + ".10")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A running node.
+
+    Attributes:
+        at: its names and addresses.
+        directory: its files on the host.
+        process: the process that holds its namespaces; killing it is killing the node.
+    """
+
+    at: NodeAddress
+    directory: Path
+    process: Process
+
+    def inside(self, *command: str | Path, archive: Path | None = None) -> str:
+        """Run a command in the node, with a file of the host as its input."""
+        entered = ["nsenter", "--target", str(self._first_pid), "--mount", "--net", "--uts", "--ipc", "--", *command]
+        if archive is None:
+            return run(*entered)
+        with archive.open("rb") as stdin:
+            return run(*entered, stdin=stdin)
+
+    def load_image(self, archive: Path) -> None:
+        """Import a docker-archive into the node's containerd, once for each content (archives are named by it)."""
+        mark = self.directory / "images" / archive.name
+        if not mark.exists():
+            self.inside("ctr", "--namespace", "k8s.io", "images", "import", "-", archive=archive)
+            mark.parent.mkdir(exist_ok=True)
+            mark.touch()
+
+    @property
+    def _first_pid(self) -> int:
+        """`unshare` itself stays outside the PID namespace; its one child is the node's first process."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return int(children.split()[0])
+
+
+def start(
+    directory: Path,
+    at: NodeAddress,
+    others: list[NodeAddress],
+    plane: ControlPlane,
+    on_start: Callable[[Process], None],
+) -> Node:
+    """Start a node and plug it in; it joins the cluster by itself a few seconds later.
+
+    Args:
+        directory: for its files; its containerd's images lie there too.
+        at: its names and addresses.
+        others: the cluster's other nodes, for the routes to their pods.
+        plane: the control plane it joins.
+        on_start: told of its process as soon as that runs.
+    """
+    for needed in ("var/lib", "var/log", "logs", "cni"):
+        (directory / needed).mkdir(parents=True, exist_ok=True)
+    programs = binaries.build(binaries.KUBERNETES)
+    _configure(directory, at, others, plane)
+    cgroups.make(at.name)
+    namespaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+    environment = [f"NODE={directory}", f"PROGRAMS={programs}", "PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"]
+    process = processes.start(
+        at.name,
+        ["env", "-i", *environment, "unshare", *namespaces, "sh", Path(__file__).parent / "node.sh"],
+        log=directory / "logs" / "node.log",
+    )
+    on_start(process)
+    node = Node(at, directory, process)
+    processes.wait_until(lambda: _has_own_network(node), f"{at.name}'s namespaces", needs=[process], timeout=10)
+    plug_in(at, node._first_pid)
+    return node
+
+
+def _has_own_network(node: Node) -> bool:
+    """Whether `unshare` has come to run node.sh: only then is the child in its namespaces."""
+    try:
+        return Path(f"/proc/{node._first_pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    except (OSError, IndexError):
+        return False
+
+
+def _configure(directory: Path, at: NodeAddress, others: list[NodeAddress], plane: ControlPlane) -> None:
+    """Write what the node's programs read; paths in it are as seen from inside the node."""
+    authority = plane.authority
+    pair = authority.issue(at.name, f"system:node:{at.name}", groups=["system:nodes"], hosts=[at.name, at.address])
+    authority.kubeconfig(directory / "kubelet.kubeconfig", plane.url, pair)
+    proxy = authority.issue(f"{at.name}-proxy", "system:kube-proxy")
+    authority.kubeconfig(directory / "kube-proxy.kubeconfig", plane.url, proxy)
+    named = {"ca.crt": authority.pair.certificate, "node.crt": pair.certificate, "node.key": pair.key}
+    for name, source in named.items():
+        (directory / name).write_bytes(source.read_bytes())
+        (directory / name).chmod(0o600)
+    (directory / "env").write_text(
+        "".join(
+            f"{name}={shlex.quote(value)}\n"
+            for name, value in {
+                "NAME": at.name,
+                "ADDRESS": f"{at.address}/24",
+                "ROUTES": "\n".join(f"{other.pods} {other.address}" for other in others),
+                "POD_RANGE": POD_RANGE,
+                "SERVICE_RANGE": SERVICE_RANGE,
+            }.items()
+        )
+    )
+    (directory / "resolv.conf").write_text("# the cluster asks no name server outside itself\n")
+    (directory / "containerd.toml").write_text(_containerd())
+    (directory / "cni" / "10-platform.conflist").write_text(json.dumps(_pod_network(at), indent=2))
+    (directory / "kubelet.json").write_text(json.dumps(_kubelet(at), indent=2))
+
+
+def _kubelet(at: NodeAddress) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": at.address,
+        "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": "/run/node/ca.crt"}},
+        "tlsCertFile": "/run/node/node.crt",
+        "tlsPrivateKeyFile": "/run/node/node.key",
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "clusterDomain": "cluster.local",
+        "clusterDNS": [CLUSTER_DNS],
+        "resolvConf": "/run/node/resolv.conf",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{at.name}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "enforceNodeAllocatable": [],
+        "localStorageCapacityIsolation": False,
+        "evictionHard": {},
+        "imageGCHighThresholdPercent": 100,  # an image collected could not be pulled again
+        "featureGates": {"KubeletInUserNamespace": True},  # goes on where it may not set limits and sysctls
+        "nodeStatusUpdateFrequency": "5s",
+        "shutdownGracePeriod": "0s",
+    }
+
+
+def _pod_network(at: NodeAddress) -> dict[str, object]:
+    bridge = {
+        "type": "bridge",
+        "bridge": "pods",
+        "isDefaultGateway": True,
+        "hairpinMode": True,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": at.pods}]], "dataDir": "/run/cni"},
+    }
+    return {"cniVersion": "0.4.0", "name": "platform", "plugins": [bridge]}
+
+
+def _containerd() -> str:
+    return f"""\
+version = 2
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs"]
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{PAUSE_IMAGE}"
+restrict_oom_score_adj = true
+disable_apparmor = true
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+conf_dir = "/run/node/cni"
+"""

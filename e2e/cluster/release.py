@@ -1,0 +1,99 @@
+"""The platform on a cluster: the Helm release `platform`, and the samples."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster import binaries
+from e2e.cluster.cluster import kubectl
+from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.images import digest
+from e2e.cluster.paths import REPOSITORY
+
+RELEASE = "platform"
+NAMESPACE = "platform-system"
+CHARTS = REPOSITORY / "charts"
+SAMPLES = REPOSITORY / "samples"
+APPLIED_SAMPLES = ("small", "complete")
+
+
+@dataclass(frozen=True)
+class Helm:
+    """Helm on one cluster.
+
+    Attributes:
+        kubeconfig: the cluster's; None for the user's own.
+    """
+
+    kubeconfig: Path | None
+
+    def __call__(self, *arguments: str | Path, mend: str = "") -> str:
+        """Run helm and return what it says."""
+        config = ["--kubeconfig", str(self.kubeconfig)] if self.kubeconfig else []
+        return run(binaries.find("helm"), *arguments, *config, mend=mend, timeout=600)
+
+
+def operators() -> list[str]:
+    """The operators of this project, by their packages' names."""
+    return sorted(path.parent.name for path in (REPOSITORY / "operators").glob("*/__main__.py"))
+
+
+def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
+    """Install the platform, or upgrade it, unless the release there is made of just these charts and images.
+
+    Args:
+        kubeconfig: the cluster's; None for the user's own.
+        tags: the image of each operator.
+
+    Returns:
+        Whether anything was to do.
+    """
+    helm = Helm(kubeconfig)
+    label = f"platform-digest={_made_of(tags)}"
+    found = helm("list", "--namespace", NAMESPACE, "--deployed", "--selector", label, "--output", "json")
+    if json.loads(found or "[]"):
+        return False
+    for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
+        helm("dependency", "update", chart, "--skip-refresh")
+    images = []
+    for operator, tag in tags.items():
+        repository, _, version = tag.rpartition(":")
+        images += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={version}"]
+    helm(
+        "upgrade", "--install", RELEASE, CHARTS / RELEASE, "--namespace", NAMESPACE, "--create-namespace",
+        "--labels", label, "--wait", "--timeout", "3m", *images,
+        mend=f"see why its pods do not come: kubectl --namespace {NAMESPACE} get pods,events",
+    )  # fmt: skip
+    return True
+
+
+def apply_samples(kubeconfig: Path | None, say: Callable[[str], None]) -> list[Path]:
+    """Apply every operator's small and complete sample and wait until they are Ready.
+
+    One that somebody changed by hand is left as it is.
+
+    Returns:
+        The samples' files.
+    """
+    found = [SAMPLES / operator / f"{name}.yaml" for operator in operators() for name in APPLIED_SAMPLES]
+    samples = [path for path in found if path.exists()]
+    for sample in samples:
+        try:
+            kubectl("apply", "--server-side", "--field-manager=make-up", "--filename", sample, kubeconfig=kubeconfig)
+        except ClusterError as error:
+            if "conflict" not in error.what:
+                raise
+            say(f"{sample.relative_to(REPOSITORY)} was changed on the cluster by hand: left as it is")
+    for sample in samples:
+        kubectl(
+            "wait", "--for=condition=Ready", "--timeout=180s", "--filename", sample, kubeconfig=kubeconfig, timeout=200
+        )
+    return samples
+
+
+def _made_of(tags: dict[str, str]) -> str:
+    """A hash of the charts' own files and the images; what helm fetches into them is made of these."""
+    sources = [path for path in CHARTS.rglob("*") if path.is_file() and path.suffix not in {".tgz", ".lock"}]
+    return digest(sorted(sources), salt=json.dumps(tags, sort_keys=True) + str(sorted(sources)))

@@ -1,0 +1,106 @@
+"""The cluster itself. `make test-e2e` runs this file last and by itself, for its last test takes the cluster down."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import snapshot
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.paths import REPOSITORY
+from e2e.cluster.record import Record
+
+POD_OF_EACH_NODE = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: probe, namespace: default}
+spec:
+  selector: {matchLabels: {app: probe}}
+  template:
+    metadata: {labels: {app: probe}}
+    spec:
+      automountServiceAccountToken: false
+      terminationGracePeriodSeconds: 0
+      containers:
+        - {name: memcached, image: "memcached:1.6.38", imagePullPolicy: Never}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: probe, namespace: default}
+spec: {selector: {app: probe}, ports: [{port: 11211}]}
+"""
+CLAIM = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: probe, namespace: default}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+"""
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    running = Cluster.running()
+    assert running is not None, "no local cluster is up; mend: make up"
+    return running
+
+
+def test_pods_of_different_nodes_reach_each_other_by_address_service_and_name(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "--filename", "-", stdin=POD_OF_EACH_NODE)
+    try:
+        cluster.kubectl("rollout", "status", "daemonset/probe", "--timeout=60s")
+        pods = json.loads(cluster.kubectl("get", "pods", "--selector=app=probe", "--output=json"))["items"]
+        assert {pod["spec"]["nodeName"] for pod in pods} == {node.at.name for node in cluster.nodes}
+        service = cluster.kubectl("get", "service", "probe", "--output=jsonpath={.spec.clusterIP}")
+        for pod in pods:
+            for target in [*(other["status"]["podIP"] for other in pods), service, "probe.default.svc.cluster.local"]:
+                said = cluster.kubectl("exec", pod["metadata"]["name"], "--", "bash", "-c", _ask_version(target))
+                assert said.startswith("VERSION 1.6.38"), f"{pod['spec']['nodeName']} to {target}: {said}"
+    finally:
+        cluster.kubectl("delete", "--filename", "-", "--wait=false", stdin=POD_OF_EACH_NODE)
+
+
+def test_a_volume_is_made_at_once(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "--filename", "-", stdin=CLAIM)
+    try:
+        cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/probe", "--timeout=30s")
+    finally:
+        cluster.kubectl("delete", "--filename", "-", stdin=CLAIM)
+
+
+def test_no_packet_of_a_pod_leaves_the_machine(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        assert "default" not in node.inside("ip", "route", "show")
+
+
+def test_up_again_changes_nothing(cluster: Cluster) -> None:
+    before = _identities(cluster)
+    subprocess.run(["make", "up", f"NODES={len(cluster.nodes)}"], cwd=REPOSITORY, check=True, timeout=60)
+    assert _identities(cluster) == before
+
+
+@pytest.mark.timeout(600)
+def test_down_leaves_nothing_behind(cluster: Cluster) -> None:
+    before = cluster.record.before
+    state = cluster.record.state
+
+    subprocess.run(["make", "down"], cwd=REPOSITORY, check=True, timeout=300)
+
+    assert snapshot.differences(before, snapshot.take()) == []
+    assert not Path(state).exists()
+    assert Record.load() is None
+
+
+def _ask_version(host: str) -> str:
+    """A memcached client of one line, for images that have none."""
+    return f"exec 3<>/dev/tcp/{host}/11211; printf 'version\\r\\n' >&3; head -n 1 <&3"
+
+
+def _identities(cluster: Cluster) -> object:
+    """Every pod's UID and restarts, and the revisions of Helm's releases."""
+    pods = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    releases = cluster.kubectl("get", "secrets", "--all-namespaces", "--selector=owner=helm", "--output=name")
+    return (
+        sorted((pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]) for pod in pods),
+        sorted(releases.split()),
+    )

@@ -1,0 +1,75 @@
+"""Install, upgrade and uninstall the platform by Helm, with resources that live through it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.scenarios.conftest import RELEASE, Helm, Kubectl, until
+from e2e.scenarios.memcached import Memcached
+
+CHART = "charts/platform"
+OPERATOR = "deployment/platform-memcached-operator"
+
+
+@pytest.fixture
+def values(helm: Helm, tmp_path: Path) -> Iterator[str]:
+    """A file with the values of the release as it was found; afterwards the release is as it was."""
+    file = tmp_path / "values.json"
+    file.write_text(helm("get", "values", RELEASE, "-o", "json"))
+    yield str(file)
+    helm("upgrade", "--install", RELEASE, CHART, "-f", str(file), "--wait", "--timeout=120s")
+
+
+def pod_uids(kubectl: Kubectl) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
+
+
+def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
+    kubectl: Kubectl, system: Kubectl, helm: Helm, values: str
+) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    before, servers = cache.now, pod_uids(kubectl)
+    helm(
+        "upgrade", RELEASE, CHART, "-f", values, "--set", "memcached.logLevel=debug", "--wait", "--timeout=120s"
+    )  # fmt: skip
+    container = system.get(OPERATOR)["spec"]["template"]["spec"]["containers"][0]
+    assert "debug" in json.dumps(container)
+    until("the new operator leads", lambda: system("rollout", "status", OPERATOR, "--timeout=60s"))
+    kubectl("scale", "memcached", "cache", "--replicas=2")
+    cache.await_ready(2)
+    assert servers < pod_uids(kubectl)
+    assert cache.now["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_takes_them_up(
+    kubectl: Kubectl, system: Kubectl, helm: Helm, values: str
+) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    servers = pod_uids(kubectl)
+    helm("uninstall", RELEASE, "--wait", "--timeout=120s")
+    until("no operator", lambda: not system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator"))
+    assert kubectl.get("crd", "memcacheds.cache.example.com")
+    assert cache.serves() == 1
+    assert pod_uids(kubectl) == servers
+    helm("upgrade", "--install", RELEASE, CHART, "-f", values, "--wait", "--timeout=120s")
+    kubectl("scale", "memcached", "cache", "--replicas=2")
+    cache.await_ready(2)
+    assert servers < pod_uids(kubectl)
+
+
+def test_the_operator_runs_restricted_and_tells_its_metrics(system: Kubectl) -> None:
+    [pod] = system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator")
+    container = pod["spec"]["containers"][0]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    scraped = system(
+        "get", "--raw", f"/api/v1/namespaces/{system.namespace}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
+    )
+    for name in ("controller_runtime_reconcile_total", "workqueue_depth", "rest_client_requests_total"):
+        assert f"\n{name}{{" in scraped, name

@@ -1,0 +1,1 @@
+"""The operators, a package each; none imports another."""

@@ -1,0 +1,1 @@
+"""The memcached operator: `python -m operators.memcached`."""

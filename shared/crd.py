@@ -1,0 +1,211 @@
+"""CustomResourceDefinitions from models: one source for schema, validation and documentation. Pure.
+
+A structural schema may not have `$ref`, `title`, `null` types or unions; pydantic's JSON Schema has them all. What has
+no structural form is a TypeError here, when the CRD is made, rather than a refusal when it is installed.
+
+Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from shared.kube import CRD, Kind, Obj
+
+HEADER = "# Generated from the operator's api.py by `make manifests`. Do not edit.\n"
+
+_KEPT = frozenset(
+    {
+        "type", "description", "default", "format", "pattern", "enum", "minimum", "maximum", "minLength", "maxLength",
+        "minItems", "maxItems", "minProperties", "maxProperties", "required", "uniqueItems", "multipleOf",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`.
+
+    Attributes:
+        name: its heading.
+        path: JSONPath from the resource.
+        type: integer, number, string, boolean or date.
+        wide: shown by `-o wide` only.
+        description: what it says.
+    """
+
+    name: str
+    path: str
+    type: str
+    description: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale subresource: what `kubectl scale` and a HorizontalPodAutoscaler read and write."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A custom resource as its CRD describes it.
+
+    Attributes:
+        kind: its kind.
+        spec: model of `.spec`.
+        status: model of `.status`.
+        description: what the resource is, for `kubectl explain`.
+        rules: CEL rules over the whole resource, as (rule, message).
+    """
+
+    kind: Kind
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    description: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    scale: Scale | None = None
+    rules: tuple[tuple[str, str], ...] = ()
+
+
+def to_yaml(resource: Resource) -> str:
+    """The CRD as YAML, the same for the same models."""
+    return HEADER + yaml.safe_dump(to_dict(resource), sort_keys=False, width=120, allow_unicode=True)
+
+
+def to_dict(resource: Resource) -> Obj:
+    """The CRD as an object.
+
+    Raises:
+        TypeError: a field has no description, or a type that no structural schema can say.
+    """
+    kind = resource.kind
+    return {
+        "apiVersion": CRD.api_version,
+        "kind": CRD.name,
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
+                **({"categories": list(resource.categories)} if resource.categories else {}),
+            },
+            "scope": "Namespaced",
+            "versions": [_version(resource)],
+        },
+    }
+
+
+def _version(resource: Resource) -> Obj:
+    subresources: Obj = {"status": {}}
+    if resource.scale is not None:
+        subresources["scale"] = {
+            "specReplicasPath": resource.scale.spec_replicas,
+            "statusReplicasPath": resource.scale.status_replicas,
+            "labelSelectorPath": resource.scale.selector,
+        }
+    return {
+        "name": resource.kind.version,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [_column(column) for column in resource.columns],
+        "subresources": subresources,
+        "schema": {"openAPIV3Schema": _root(resource)},
+    }
+
+
+def _column(column: Column) -> Obj:
+    shown = {"name": column.name, "type": column.type, "jsonPath": column.path, "description": column.description}
+    return shown | ({"priority": 1} if column.wide else {})
+
+
+def _root(resource: Resource) -> Obj:
+    root: Obj = {
+        "description": resource.description,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
+            "kind": {"type": "string", "description": "Kind of this object."},
+            "metadata": {"type": "object"},
+            "spec": {"description": "What is wanted.", **structural(resource.spec)},
+            "status": {"description": "What is, as the operator last saw it.", **structural(resource.status)},
+        },
+    }
+    if resource.rules:
+        root["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in resource.rules]
+    return root
+
+
+def structural(model: type[BaseModel]) -> Obj:
+    """A model's structural schema.
+
+    Raises:
+        TypeError: as `to_dict`.
+    """
+    schema = model.model_json_schema(by_alias=True)
+    return _node(schema, schema.get("$defs", {}), model.__name__)
+
+
+def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Obj:
+    if "$ref" in schema:
+        target = models[schema["$ref"].rpartition("/")[2]]
+        return _node({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, models, path)
+    if len(schema.get("allOf", ())) == 1:
+        return _node({**schema["allOf"][0], **{k: v for k, v in schema.items() if k != "allOf"}}, models, path)
+    if "anyOf" in schema and not schema.get("x-kubernetes-int-or-string"):
+        return _node(_without_null(schema, path), models, path)
+    node = {key: value for key, value in schema.items() if key in _KEPT or key.startswith("x-kubernetes-")}
+    if node.get("default", ...) is None:
+        del node["default"]
+    if schema.get("x-kubernetes-int-or-string"):
+        node.pop("type", None)
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return {**node, "type": "object"}
+    if "properties" in schema:
+        node["properties"] = {
+            name: _property(inner, models, f"{path}.{name}") for name, inner in schema["properties"].items()
+        }
+    elif isinstance(schema.get("additionalProperties"), dict):
+        node["additionalProperties"] = _node(schema["additionalProperties"], models, f"{path}[*]")
+    if "items" in schema:
+        node["items"] = _node(schema["items"], models, f"{path}[]")
+        if _has_default(node["items"]):
+            raise TypeError(f"{path}: a default inside a list's items keeps GitOps tools out of sync for ever")
+    if "type" not in node and not schema.get("x-kubernetes-int-or-string"):
+        raise TypeError(f"{path}: no structural schema can say {dict(schema)}")
+    return node
+
+
+def _property(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Obj:
+    node = _node(schema, models, path)
+    if not node.get("description"):
+        raise TypeError(f"{path} has no description")
+    return node
+
+
+def _without_null(schema: Mapping[str, Any], path: str) -> Obj:
+    """Optional[T] as T: in Kubernetes a field that may be null is one that may be left out."""
+    choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
+    if len(choices) != 1:
+        raise TypeError(f"{path}: a union of {len(choices)} types has no structural form")
+    return {**choices[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+
+
+def _has_default(node: Mapping[str, Any]) -> bool:
+    inner = [*node.get("properties", {}).values(), node.get("items"), node.get("additionalProperties")]
+    return "default" in node or any(_has_default(child) for child in inner if child)

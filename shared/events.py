@@ -1,0 +1,138 @@
+"""Kubernetes events: what `kubectl describe` tells of a resource's life.
+
+An event is written when a resource's story takes a turn, not at each reconcile; the same event again raises its count.
+Writing is best effort and off the worker's path: an event that cannot be written never fails a reconcile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from shared import metrics
+from shared.kube import EVENT, AlreadyExists, Kube, KubeError, NotFound, Obj, now_rfc3339
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1000
+REMEMBERED = 4096
+MESSAGE_LIMIT = 1024
+"""Characters of a message that the API takes (events.k8s.io's limit on notes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing worth telling about an object.
+
+    Attributes:
+        regarding: apiVersion, kind, name, namespace and uid of the object.
+        warning: Warning rather than Normal.
+    """
+
+    regarding: Obj
+    reason: str
+    message: str
+    warning: bool = False
+
+    @classmethod
+    def about(cls, obj: Obj, reason: str, message: str, *, warning: bool = False) -> Event:
+        metadata = obj["metadata"]
+        regarding = {
+            "apiVersion": obj["apiVersion"],
+            "kind": obj["kind"],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        }
+        return cls(regarding, reason, message[:MESSAGE_LIMIT], warning)
+
+    @property
+    def name(self) -> str:
+        """The same for the same event, so that repeats meet, even across a restart of the operator."""
+        digest = hashlib.sha256(f"{self.regarding['uid']}\0{self.reason}\0{self.message}".encode()).hexdigest()
+        return f"{self.regarding['name']}.{digest[:16]}"
+
+
+class Recorder:
+    """Writes events in the background, in the order they were told.
+
+    Args:
+        component: who tells: the operator's name.
+    """
+
+    def __init__(self, kube: Kube, *, component: str) -> None:
+        self._kube = kube
+        self._component = component
+        self._backlog: asyncio.Queue[Event] = asyncio.Queue(BACKLOG)
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def record(self, event: Event) -> None:
+        try:
+            self._backlog.put_nowait(event)
+        except asyncio.QueueFull:
+            metrics.EVENTS_DROPPED.inc()
+
+    async def run(self) -> None:
+        """Write events for ever."""
+        while True:
+            event = await self._backlog.get()
+            try:
+                await self._write(event)
+            except KubeError as error:
+                metrics.EVENTS_DROPPED.inc()
+                log.debug("event %s not written: %s", event.reason, error)
+            finally:
+                self._backlog.task_done()
+
+    async def flush(self, seconds: float) -> None:
+        """Give the backlog so long to be written."""
+        try:
+            await asyncio.wait_for(self._backlog.join(), seconds)
+        except TimeoutError:
+            log.debug("%d events were not written in time", self._backlog.qsize())
+
+    async def _write(self, event: Event) -> None:
+        count = self._counts.get(event.name, 0)
+        if count:
+            try:
+                await self._repeat(event, count + 1)
+                return
+            except NotFound:  # events expire, after an hour by default
+                pass
+        try:
+            await self._kube.create(EVENT, self._object(event))
+            self._remember(event, 1)
+        except AlreadyExists:
+            known = await self._kube.get(EVENT, event.regarding["namespace"], event.name)
+            await self._repeat(event, int(known.get("count") or 1) + 1)
+
+    async def _repeat(self, event: Event, count: int) -> None:
+        patch = {"count": count, "lastTimestamp": now_rfc3339()}
+        await self._kube.merge(EVENT, event.regarding["namespace"], event.name, patch)
+        self._remember(event, count)
+
+    def _remember(self, event: Event, count: int) -> None:
+        self._counts[event.name] = count
+        self._counts.move_to_end(event.name)
+        if len(self._counts) > REMEMBERED:
+            self._counts.popitem(last=False)
+
+    def _object(self, event: Event) -> Obj:
+        now = now_rfc3339()
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.name,
+            "metadata": {"name": event.name, "namespace": event.regarding["namespace"]},
+            "involvedObject": event.regarding,
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "message": event.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }

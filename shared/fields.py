@@ -1,0 +1,120 @@
+"""Which fields we own: what an apply would change, told from the observed object alone.
+
+Server-side apply records the fields of every manager in `metadata.managedFields` (fieldsV1). A field that somebody else
+sets to another value leaves our record, and one that we stop sending stays in it until the next apply. So an apply
+changes nothing exactly if our record names the same fields as the object we would send, with the same values. That
+needs no annotation of ours, survives a restart, and reads list keys from the record rather than from schemas.
+
+Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from shared.kube import Obj
+from shared.quantity import parse_quantity
+
+_IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
+_QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
+
+
+def record_of(obj: Obj, manager: str) -> Obj | None:
+    """The fieldsV1 of what a manager applied to an object; None if it never did."""
+    for entry in obj["metadata"].get("managedFields", ()):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            fields: Obj = entry.get("fieldsV1", {})
+            return fields
+    return None
+
+
+def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:
+    """Paths of the fields that applying `desired` would set, take back or remove; empty if it would change nothing.
+
+    Args:
+        desired: the object as we would send it.
+        observed: the object as the API server last showed it, with our entry of managedFields.
+        manager: our field manager.
+    """
+    record = record_of(observed, manager)
+    if record is None:
+        return ["metadata.managedFields"]
+    return list(_map(_without_identity(desired), _without_identity(observed), record, ""))
+
+
+def _without_identity(obj: Obj) -> Obj:
+    body = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+    body["metadata"] = {key: value for key, value in obj["metadata"].items() if key not in _IDENTITY}
+    return body if body["metadata"] else {key: value for key, value in body.items() if key != "metadata"}
+
+
+def _map(desired: Obj, observed: Any, record: Obj, path: str) -> Iterator[str]:
+    if not isinstance(observed, dict):
+        yield path
+        return
+    for key, value in desired.items():
+        child = f"{path}.{key}" if path else key
+        node = record.get(f"f:{key}")
+        if node is None or key not in observed:
+            yield child
+        else:
+            yield from _value(value, observed[key], node, child)
+    for name in record:
+        if name.startswith("f:") and name[2:] not in desired:
+            yield f"{path}.{name[2:]}" if path else name[2:]
+
+
+def _value(desired: Any, observed: Any, node: Obj, path: str) -> Iterator[str]:
+    if isinstance(desired, dict) and any(name.startswith("f:") for name in node):
+        yield from _map(desired, observed, node, path)
+    elif isinstance(desired, list) and any(name.startswith("k:") for name in node):
+        yield from _keyed_list(desired, observed, node, path)
+    elif not _same(desired, observed, path):
+        yield path
+
+
+def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> Iterator[str]:
+    ours = [(json.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
+    for keys, node in ours:
+        child = f"{path}[{','.join(str(value) for value in keys.values())}]"
+        want, have = _item(desired, keys), _item(observed, keys)
+        if want is None or have is None:
+            yield child
+        elif any(name.startswith("f:") for name in node):
+            yield from _map(want, have, node, child)
+        elif not _same(want, have, child):
+            yield child
+    if len(desired) > len(ours):
+        yield path
+
+
+def _item(items: Any, keys: Obj) -> Obj | None:
+    for item in items or ():
+        if all(item.get(key) == value for key, value in keys.items()):
+            found: Obj = item
+            return found
+    return None
+
+
+def _same(desired: Any, observed: Any, path: str) -> bool:
+    """Equality up to what the API server adds (defaults inside atomic values) or rewrites (quantities)."""
+    if isinstance(desired, dict):
+        return isinstance(observed, dict) and all(
+            key in observed and _same(value, observed[key], f"{path}.{key}") for key, value in desired.items()
+        )
+    if isinstance(desired, list):
+        return (
+            isinstance(observed, list)
+            and len(desired) == len(observed)
+            and all(_same(want, have, path) for want, have in zip(desired, observed, strict=True))
+        )
+    if desired == observed:
+        return True
+    if not _QUANTITIES.isdisjoint(path.split(".")):
+        try:
+            return parse_quantity(desired) == parse_quantity(observed)
+        except ValueError:
+            return False
+    return False

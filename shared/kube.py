@@ -1,0 +1,380 @@
+"""The Kubernetes API as plain dicts.
+
+Objects are what the API server speaks: JSON as dicts. The official client (`kubernetes.aio`) brings configuration,
+credentials and the connection pool; its models are not used. `Transport` is the one seam where a fake plugs in
+(`shared.testing`): everything above it runs the same in a test and in a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+
+from shared import metrics
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+"""A Kubernetes object, or a part of one, as JSON."""
+
+REQUEST_TIMEOUT = 30.0
+"""Seconds until a request that got no answer counts as failed."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class KubeError(Exception):
+    """A request that the API server did not fulfil.
+
+    KubeError
+    ├── Unavailable        try again: 429, 5xx, no answer in time, no connection
+    ├── Conflict           409: what the request was based on is no longer so; look again, then decide
+    │   └── AlreadyExists  409 on creation: the name is taken
+    └── Refused            the same request will never succeed
+        ├── NotFound       404
+        ├── Forbidden      401, 403: credentials or RBAC
+        └── Invalid        400, 422: schema, CEL or admission says what is wrong
+
+    Attributes:
+        status: HTTP status, 0 where no answer came.
+        retry_after: seconds the server asked to wait, if it did.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Unavailable(KubeError):
+    """The server could not answer now."""
+
+
+class Conflict(KubeError):
+    """The object changed, or a precondition on its UID or resourceVersion failed."""
+
+
+class AlreadyExists(Conflict):
+    """The name is taken."""
+
+
+class Refused(KubeError):
+    """Only a different request can succeed."""
+
+
+class NotFound(Refused):
+    """No such object, or no such resource served."""
+
+
+class Forbidden(Refused):
+    """Credentials or RBAC do not allow it."""
+
+
+class Invalid(Refused):
+    """The schema, a CEL rule or admission refused the object; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object and where the API server keeps it.
+
+    Attributes:
+        group: API group, empty for the core group.
+        version: served version, such as `v1`.
+        name: the kind's name, such as `Deployment`.
+        plural: its resource name in URLs, such as `deployments`.
+        namespaced: whether objects live in namespaces.
+    """
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """URL path of the collection, an object, or an object's subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
+SERVICE = Kind("", "v1", "Service", "services")
+POD = Kind("", "v1", "Pod", "pods")
+EVENT = Kind("", "v1", "Event", "events")
+CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+
+
+class Response(NamedTuple):
+    """An answer of the API server.
+
+    Attributes:
+        status: HTTP status.
+        body: decoded JSON, or None where there was none.
+        retry_after: seconds of a Retry-After header, if any.
+    """
+
+    status: int
+    body: Any
+    retry_after: float | None = None
+
+
+class Transport(Protocol):
+    """Carries one request to an API server and its answer back.
+
+    Raises Unavailable where no answer came; any HTTP status is an answer.
+    """
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Response: ...
+
+
+class Kube:
+    """Reads and writes objects; every failure is a `KubeError`.
+
+    Args:
+        transport: how requests reach the API server.
+        manager: field manager of every write (server-side apply's owner of fields).
+    """
+
+    def __init__(self, transport: Transport, *, manager: str) -> None:
+        self._transport = transport
+        self.manager = manager
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
+        return await self._request("GET", kind.path(namespace, name))
+
+    async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0) -> Obj:
+        """The list object: `items`, each completed with apiVersion and kind, and `metadata.resourceVersion`.
+
+        Args:
+            namespace: None lists all namespaces.
+            labels: a label selector in text form.
+            limit: items at most; 0 for all.
+        """
+        query = {"labelSelector": labels, "limit": str(limit) if limit else ""}
+        found = await self._request("GET", kind.path(namespace), query={k: v for k, v in query.items() if v})
+        for item in found.get("items", ()):
+            item.setdefault("apiVersion", kind.api_version)
+            item.setdefault("kind", kind.name)
+        return found
+
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        path = kind.path(obj["metadata"].get("namespace"))
+        return await self._request("POST", path, query={"fieldManager": self.manager}, body=obj)
+
+    async def apply(self, kind: Kind, obj: Obj) -> Obj:
+        """Server-side apply: create the object, or make the fields we own what `obj` says.
+
+        Fields we owned and no longer send are removed; fields of others stay, unless `obj` sets them: what we own is
+        ours (force), as the API's documentation advises controllers.
+        """
+        meta = obj["metadata"]
+        return await self._request(
+            "PATCH",
+            kind.path(meta.get("namespace"), meta["name"]),
+            query={"fieldManager": self.manager, "force": "true"},
+            body=obj,
+            content_type="application/apply-patch+yaml",
+        )
+
+    async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
+        """Create an object by server-side apply, so that its fields are recorded as applied; never change one.
+
+        Raises:
+            Conflict: an object of that name exists.
+        """
+        # A resourceVersion makes an apply fail on an object at any other version, and is ignored on creation.
+        return await self.apply(kind, {**obj, "metadata": {**obj["metadata"], "resourceVersion": "1"}})
+
+    async def merge(
+        self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
+    ) -> Obj:
+        """JSON merge patch (RFC 7386): null removes, lists are replaced whole."""
+        return await self._request(
+            "PATCH",
+            kind.path(namespace, name, subresource),
+            query={"fieldManager": self.manager},
+            body=patch,
+            content_type="application/merge-patch+json",
+        )
+
+    async def delete(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        propagation: str = "Background",
+    ) -> Obj | None:
+        """Delete exactly the object that was seen.
+
+        Args:
+            uid: the UID seen: a later object of the same name is left alone (Conflict).
+            resource_version: give it where the decision rests on the object's content.
+            propagation: Background, Foreground or Orphan (what becomes of its dependents).
+
+        Returns:
+            The object where it lives on for a while (a grace period, finalizers); None where it is gone.
+        """
+        preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        body = {"propagationPolicy": propagation, "preconditions": preconditions}
+        answer = await self._request("DELETE", kind.path(namespace, name), body=body)
+        # The answer may be a Status, the object's last state, or the object as it waits for its end.
+        return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Obj:
+        answer = await self._transport.request(method, path, query=query or {}, body=body, content_type=content_type)
+        if answer.status >= 400:
+            raise error_of(answer, f"{method} {path}")
+        return answer.body if isinstance(answer.body, dict) else {}
+
+
+def error_of(answer: Response, request: str) -> KubeError:
+    """The exception that says what an unsuccessful answer means."""
+    status = answer.body if isinstance(answer.body, dict) else {}
+    code, reason = answer.status, status.get("reason", "")
+    kind: type[KubeError] = Refused
+    if code == 429 or code >= 500:
+        kind = Unavailable
+    elif code == 409:
+        kind = AlreadyExists if reason == "AlreadyExists" else Conflict
+    elif code in (400, 422):
+        causes = (status.get("details") or {}).get("causes") or ()
+        # An apply with the UID of an object that was since replaced is answered as a change of an immutable field.
+        kind = Conflict if any(cause.get("field") == "metadata.uid" for cause in causes) else Invalid
+    elif code in (401, 403):
+        kind = Forbidden
+    elif code == 404:
+        kind = NotFound
+    message = status.get("message") or f"HTTP {code}"
+    return kind(f"{message} ({request})", status=code, retry_after=answer.retry_after)
+
+
+class HttpTransport:
+    """Requests over the official client's aiohttp pool, with its credentials, token rotation and TLS."""
+
+    def __init__(self, configuration: kubernetes_client.Configuration) -> None:
+        self._client = kubernetes_client.ApiClient(configuration)
+        self._host: str = configuration.host
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Response:
+        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "platform-operators"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = self._host + path + ("?" + urlencode(query) if query else "")
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
+        try:
+            answer: Any = await self._client.call_api(method, url, headers, body, _request_timeout=timeout)
+            text: bytes = await answer.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._host).inc()
+            raise Unavailable(
+                f"no answer from the API server: {str(error) or type(error).__name__} ({method} {path})"
+            ) from None
+        metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._host).inc()
+        return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
+
+    async def close(self) -> None:
+        client: Any = self._client
+        await client.close()
+
+
+def _decode(text: bytes) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return {"message": text[:200].decode(errors="replace")}
+
+
+def _seconds(header: str | None) -> float | None:
+    return float(header) if header and header.isdigit() else None
+
+
+async def load_configuration(kubeconfig: str | None) -> kubernetes_client.Configuration:
+    """Where the API server is and how to prove who we are.
+
+    Args:
+        kubeconfig: path of a kubeconfig file; None or empty uses the pod's service account, or else the default file
+            (`~/.kube/config`).
+
+    Raises:
+        KubeError: there is no usable configuration; the message says what was tried.
+    """
+    configuration = kubernetes_client.Configuration()
+    loader: Any = kubernetes_config  # it is not typed
+    try:
+        if not kubeconfig and (SERVICE_ACCOUNT / "token").exists():
+            loader.load_incluster_config(client_configuration=configuration)
+        else:
+            await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+    except (kubernetes_config.ConfigException, OSError) as error:
+        where = kubeconfig or "the pod's service account or the default kubeconfig"
+        raise KubeError(f"no Kubernetes to talk to: {where}: {error}. Give --kubeconfig or set KUBECONFIG.") from None
+    configuration.connection_pool_maxsize = 64
+    return configuration
+
+
+def meta(obj: Obj) -> Obj:
+    """An object's metadata."""
+    metadata: Obj = obj["metadata"]
+    return metadata
+
+
+def resource_version(obj: Obj) -> int:
+    """An object's resourceVersion as a number: larger is newer (comparable since Kubernetes 1.35, KEP-5504).
+
+    Before that the numbers were opaque in word but ordered in every released API server.
+    """
+    return int(obj["metadata"].get("resourceVersion") or 0)
+
+
+def now_rfc3339() -> str:
+    """The wall clock as Kubernetes writes times."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,42 @@
+"""Structured logs: one JSON object a line, or text for people at a terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("json", "text")
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines such as {"time": …, "level": "info", "logger": "shared.reconciler", "message": …}."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{record.msecs:03.0f}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure(level: str, form: str) -> None:
+    """Send all logs to standard error in one form.
+
+    Args:
+        level: one of `LEVELS`.
+        form: one of `FORMATS`.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    if level != "debug":  # kopf tells of every watch and handler; its own troubles are warnings
+        logging.getLogger("kopf").setLevel(logging.WARNING)
+        logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -1,0 +1,139 @@
+"""Whose an object is: owner references, labels, selectors, and the refusal to take what belongs to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.kube import Kind, Obj
+from shared.queue import Key
+
+NAME = "app.kubernetes.io/name"
+INSTANCE = "app.kubernetes.io/instance"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PART_OF = "app.kubernetes.io/part-of"
+COMPONENT = "app.kubernetes.io/component"
+
+
+class NotOurs(Exception):
+    """An object in our way belongs to somebody else; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A resource as the owner of the objects made for it.
+
+    Attributes:
+        kind: the resource's kind.
+        obj: the resource.
+        application: what runs, such as `memcached` (app.kubernetes.io/name).
+        operator: who makes the objects (app.kubernetes.io/managed-by).
+    """
+
+    kind: Kind
+    obj: Obj
+    application: str
+    operator: str
+
+    @property
+    def name(self) -> str:
+        return str(self.obj["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.obj["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.obj["metadata"]["uid"])
+
+    def labels(self, component: str) -> dict[str, str]:
+        """Labels of an object of a component (such as `server`)."""
+        return self.selector(component) | {MANAGED_BY: self.operator, PART_OF: "platform"}
+
+    def selector(self, component: str) -> dict[str, str]:
+        """Labels that select exactly this resource's pods of a component: the instance's name is always among them."""
+        return {NAME: self.application, INSTANCE: self.name, COMPONENT: component}
+
+    def reference(self) -> Obj:
+        """The owner reference that makes deletion cascade and tells every controller whose the object is."""
+        return {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.name,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def object(self, kind: Kind, name: str, *, component: str, **body: Obj) -> Obj:
+        """A new object of ours: identity, labels and owner reference around `body`."""
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": self.labels(component),
+                "ownerReferences": [self.reference()],
+            },
+            **body,
+        }
+
+
+def managed_selector(operator: str) -> str:
+    """Label selector of everything an operator made: its watches ask for nothing else."""
+    return f"{MANAGED_BY}={operator}"
+
+
+def selector_text(labels: dict[str, str]) -> str:
+    """Labels as a selector in the API's text form."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def key_of(primary: Kind, operator: str, kind: Kind, obj: Obj) -> Key | None:
+    """The resource an object belongs to, by its labels; None if it is not the operator's."""
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace") or ""
+    if kind == primary:
+        return Key(namespace, metadata["name"])
+    labels = metadata.get("labels") or {}
+    if labels.get(MANAGED_BY) != operator or INSTANCE not in labels:
+        return None
+    return Key(namespace, labels[INSTANCE])
+
+
+def controller_of(obj: Obj) -> Obj | None:
+    """The owner reference of the controller an object belongs to, if any."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Obj = reference
+            return found
+    return None
+
+
+def require_ours(desired: Obj, observed: Obj) -> None:
+    """Make sure that we may write to an observed object.
+
+    We may if its controller is our resource, by UID; or if it has no controller and bears the labels we give (an object
+    of ours that was orphaned, or restored from a backup without its owner).
+
+    Raises:
+        NotOurs: it belongs to another controller, to an earlier resource of the same name, or to a person.
+    """
+    ours, theirs = controller_of(desired), controller_of(observed)
+    what = f"{observed['kind']} {observed['metadata']['name']}"
+    if theirs is not None:
+        if ours is not None and theirs["uid"] == ours["uid"]:
+            return
+        raise NotOurs(
+            f"{what} belongs to {theirs['kind']} {theirs['name']} (uid {theirs['uid']}). It was left alone. "
+            "Rename this resource, or delete that object."
+        )
+    labels, want = observed["metadata"].get("labels") or {}, desired["metadata"].get("labels") or {}
+    if all(labels.get(key) == want.get(key) for key in (NAME, INSTANCE, MANAGED_BY)):
+        return
+    raise NotOurs(
+        f"{what} exists and was not made by this operator. It was left alone. Rename this resource, delete that "
+        f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
+        f"and {NAME}={want.get(NAME)}."
+    )

@@ -1,0 +1,170 @@
+"""What a reconcile wants done, as data, and the chain of steps that decides it.
+
+A plan is made by small pure steps in order. Each answers one question: with `PASS` (nothing to say), with actions,
+or with a reason why the resource is not there yet; and it says whether the rest must wait for it. The reason becomes
+the condition, the event, the log line and the span, so that a person reads the same sentence everywhere.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from shared.kube import Kind, Obj
+
+Resource = TypeVar("Resource")
+Observed = TypeVar("Observed")
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Make an owned object exist as given (server-side apply); skipped if it would change nothing."""
+
+    kind: Kind
+    obj: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete exactly the object that was seen, by UID; and by resourceVersion where its content was the reason.
+
+    Attributes:
+        unchanged: whether the object must still be as it was seen.
+    """
+
+    kind: Kind
+    obj: Obj
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One step on the running database; operators derive theirs and say what each does in `str`."""
+
+
+Action = Apply | Delete | Call
+
+
+class Progress(enum.Enum):
+    """How far a resource is from what its spec says."""
+
+    DONE = "done"
+    UNDERWAY = "underway"  # on its way; the rest of the chain goes on
+    WAITING = "waiting"  # the rest of the chain must not run before this is over
+    STALLED = "stalled"  # only a change by a person mends it
+    HELD = "held"  # a person asked us to keep off
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step's answer.
+
+    Attributes:
+        actions: what it wants done now, in order.
+        progress: whether this step's question is settled; anything but DONE and UNDERWAY ends the chain.
+        reason: CamelCase, for machines.
+        message: a sentence for people, with the values.
+        warning: whether a person should worry.
+        requeue: seconds after which to look again though nothing changed (an external wait).
+    """
+
+    actions: tuple[Action, ...] = ()
+    progress: Progress = Progress.DONE
+    reason: str = ""
+    message: str = ""
+    warning: bool = False
+    requeue: float | None = None
+
+    @classmethod
+    def do(cls, *actions: Action) -> Step:
+        """These must hold, and the chain goes on."""
+        return cls(actions)
+
+    @classmethod
+    def underway(cls, reason: str, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
+        """Not there yet; the rest of the chain goes on."""
+        return cls((), Progress.UNDERWAY, reason, message, warning, requeue)
+
+    @classmethod
+    def wait(cls, reason: str, message: str, *actions: Action, requeue: float | None = None) -> Step:
+        """The rest of the chain must not run before this is over."""
+        return cls(actions, Progress.WAITING, reason, message, requeue=requeue)
+
+    @classmethod
+    def stall(cls, reason: str, message: str) -> Step:
+        """Nothing goes on until a person changes something."""
+        return cls((), Progress.STALLED, reason, message, warning=True)
+
+    @classmethod
+    def hold(cls, reason: str, message: str) -> Step:
+        """A person asked us to keep off."""
+        return cls((), Progress.HELD, reason, message)
+
+
+PASS = Step()
+
+StepOf = Callable[[Resource, Observed, datetime], Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the chain came to: the first thing that is not settled, if any.
+
+    Attributes:
+        ready: overrides what `progress` says of the Ready condition (a held resource may be as good as ever).
+    """
+
+    progress: Progress = Progress.DONE
+    reason: str = "Ready"
+    message: str = ""
+    warning: bool = False
+    ready: bool | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.progress is Progress.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now, and what to report if nothing is left to do.
+
+    Attributes:
+        actions: in order; writes that change nothing are skipped.
+        verdict: how far the resource is, and why.
+        status: the resource's whole status, without conditions (`shared.status` adds them).
+        requeue: seconds after which to look again.
+    """
+
+    actions: tuple[Action, ...]
+    verdict: Verdict
+    status: Obj
+    requeue: float | None = None
+
+
+def follow(
+    steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen: Observed, now: datetime
+) -> tuple[tuple[Action, ...], Verdict, float | None]:
+    """Ask the steps in order until one must be waited for.
+
+    Returns:
+        All actions wanted, the first unsettled answer (or that all is done), and the shortest requeue wished for.
+    """
+    actions: list[Action] = []
+    verdict = Verdict()
+    requeues: list[float] = []
+    for step in steps:
+        answer = step(resource, seen, now)
+        actions += answer.actions
+        if answer.requeue is not None:
+            requeues.append(answer.requeue)
+        settled = answer.progress is Progress.DONE
+        blocks = not settled and answer.progress is not Progress.UNDERWAY
+        if blocks or (verdict.done and not settled):  # what blocks the rest tells more than what is merely under way
+            verdict = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
+        if blocks:
+            break
+    return tuple(actions), verdict, min(requeues, default=None)

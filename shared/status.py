@@ -1,0 +1,91 @@
+"""The status of a resource: kstatus conditions, observedGeneration, and the smallest patch that says what is new.
+
+kstatus reads three conditions: Ready (the spec is reality), Reconciling (work is under way) and Stalled (only a person
+mends it). An absent Ready reads as done, so the first status says Unknown.
+
+Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.kube import Obj
+from shared.plan import Progress, Verdict
+
+READY = "Ready"
+RECONCILING = "Reconciling"
+STALLED = "Stalled"
+
+
+def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
+    """The whole status to report.
+
+    Args:
+        resource: the resource as observed; its generation and earlier conditions count.
+        status: what the operator reports beside the conditions.
+        verdict: how far the resource is, and why.
+        now: RFC 3339 time of a transition.
+    """
+    generation = resource["metadata"].get("generation", 0)
+    earlier = (resource.get("status") or {}).get("conditions") or []
+    return {**status, "observedGeneration": generation, "conditions": _conditions(earlier, verdict, generation, now)}
+
+
+def change(resource: Obj, status: Obj) -> Obj | None:
+    """JSON merge patch from the observed status to another; None if they are equal."""
+    patch = _merge_patch(resource.get("status") or {}, status)
+    return {"status": patch} if patch else None
+
+
+def condition(resource: Obj, name: str) -> Obj:
+    """A condition of a resource by its type; empty if it has none."""
+    return _named((resource.get("status") or {}).get("conditions") or [], name)
+
+
+def is_true(resource: Obj, name: str) -> bool:
+    return condition(resource, name).get("status") == "True"
+
+
+def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str) -> list[Obj]:
+    progress = verdict.progress
+    moving = progress in (Progress.UNDERWAY, Progress.WAITING)
+    ready = str(progress is Progress.DONE if verdict.ready is None else verdict.ready)
+    if moving and not _named(earlier, READY):
+        ready = "Unknown"
+    said = {
+        READY: (ready, verdict.message),
+        RECONCILING: (str(moving), verdict.message if moving else ""),
+        STALLED: (str(progress is Progress.STALLED), verdict.message if progress is Progress.STALLED else ""),
+    }
+    conditions = []
+    for name, (value, message) in said.items():
+        before = _named(earlier, name)
+        since = before["lastTransitionTime"] if before.get("status") == value else now
+        conditions.append(
+            {
+                "type": name,
+                "status": value,
+                "reason": verdict.reason,
+                "message": message,
+                "lastTransitionTime": since,
+                "observedGeneration": generation,
+            }
+        )
+    return conditions
+
+
+def _named(conditions: list[Obj], name: str) -> Obj:
+    return next((found for found in conditions if found.get("type") == name), {})
+
+
+def _merge_patch(before: Obj, after: Obj) -> Obj:
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            if inner := _merge_patch(old, value):
+                patch[key] = inner
+        elif value != old:
+            patch[key] = value
+    return patch

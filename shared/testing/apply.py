@@ -1,0 +1,157 @@
+"""Who owns which field: server-side apply, and the tracking of every other write.
+
+Follows the reference implementation (sigs.k8s.io/structured-merge-diff, merge/update.go) for one API version a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shared.kube import Obj
+from shared.testing.fieldsets import FieldSet, Path, Schema, compare, decode, encode, fields_of, with_maps, without
+
+_METADATA = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+)
+UNTRACKED: FieldSet = frozenset(
+    {(), ("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _METADATA)}
+)
+"""Fields that nobody owns."""
+
+
+class Manager(NamedTuple):
+    """Who writes, and how: entries of `managedFields` differ by all of these."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+Records = dict[Manager, FieldSet]
+"""The fields of every manager."""
+
+
+class FieldConflict(Exception):
+    """An apply that is not forced would change fields of others.
+
+    Attributes:
+        fields: the fields in dispute, by their owners.
+    """
+
+    def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
+        super().__init__(", ".join(manager.name for manager in fields))
+        self.fields = fields
+
+
+def apply(
+    schema: Schema, live: Obj, records: Records, config: Obj, manager: Manager, *, force: bool
+) -> tuple[Obj, Records]:
+    """Server-side apply.
+
+    What `config` says is set; what the manager applied before and does not say any more goes, unless another manager
+    owns it too; everything else stays.
+
+    Args:
+        live: the object as it is, empty if it does not exist.
+        records: the fields of every manager before.
+
+    Returns:
+        The object and the records afterwards.
+
+    Raises:
+        FieldConflict: it would change fields of others, and is not forced.
+        Malformed: a list in `config` has an item without its key, or twice.
+    """
+    before = records.get(manager, frozenset())
+    after = records | {manager: frozenset(fields_of(schema, config)) - UNTRACKED}
+    gone = with_maps(before) - with_maps(frozenset().union(*after.values()))
+    new = without(schema, _merge(schema, live, config), gone)
+    change = compare(schema, live, new)
+    taken = change.added | change.modified
+    conflicts = {other: fields & taken for other, fields in after.items() if other != manager and fields & taken}
+    if conflicts and not force:
+        raise FieldConflict(conflicts)
+    kept = {other: f if other == manager else f - taken - change.removed for other, f in after.items()}
+    return new, {other: fields for other, fields in kept.items() if fields}
+
+
+def track(schema: Schema, live: Obj, records: Records, new: Obj, manager: Manager) -> Records:
+    """The records after a write that is no apply: the writer owns what it set to another value."""
+    change = compare(schema, live, new)
+    taken = change.added | change.modified
+    after = {other: fields - taken - change.removed for other, fields in records.items()}
+    after[manager] = (after.get(manager, frozenset()) | taken) - UNTRACKED
+    return {other: fields for other, fields in after.items() if fields}
+
+
+def read_records(obj: Obj) -> Records:
+    """The fields of every manager, as `managedFields` says."""
+    return {_manager(entry): frozenset(decode(entry.get("fieldsV1", {}))) for entry in _entries(obj)}
+
+
+def write_records(records: Records, before: Obj, now: str) -> list[Obj]:
+    """`managedFields` that says the records; an entry keeps its time while its fields stay the same.
+
+    Args:
+        before: the object as it was.
+        now: the time of entries that changed.
+    """
+    known = {_manager(entry): entry for entry in _entries(before)}
+    entries = []
+    for manager, fields in records.items():
+        entry = {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": manager.api_version,
+            "time": now,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": encode(fields),
+        } | ({"subresource": manager.subresource} if manager.subresource else {})
+        old = known.get(manager)
+        entries.append(old if old is not None and old["fieldsV1"] == entry["fieldsV1"] else entry)
+    return sorted(entries, key=lambda entry: (entry["operation"], entry["time"], entry["manager"]))
+
+
+def describe(path: Path) -> str:
+    """A path as the API server's messages write it: `.spec.ports[port=80,protocol="TCP"].name`."""
+    steps = (f".{step[2:]}" if step.startswith("f:") else f"[{step[2:].strip('{}')}]" for step in path)
+    return "".join(steps)
+
+
+def _merge(schema: Schema, live: Any, config: Any, path: Path = ()) -> Any:
+    """`live` with `config` over it, item by item where lists are maps or sets; applied items keep their order."""
+    ours, theirs = schema.parts(path, config), schema.parts(path, live)
+    if ours is None or theirs is None:
+        return config
+    if isinstance(config, list):  # what only others have stands where it stood, before or after what it stood beside
+        steps = list(ours)
+        for place, step in enumerate(theirs):
+            if step not in ours:
+                steps.insert(min(place, len(steps)), step)
+    else:
+        steps = list(theirs | ours)
+    merged = {
+        step: _merge(schema, theirs[step], ours[step], (*path, step))
+        if step in theirs and step in ours
+        else (ours | theirs)[step]
+        for step in steps
+    }
+    return list(merged.values()) if isinstance(config, list) else {step[2:]: part for step, part in merged.items()}
+
+
+def _entries(obj: Obj) -> list[Obj]:
+    entries: list[Obj] = obj.get("metadata", {}).get("managedFields") or []
+    return entries
+
+
+def _manager(entry: Obj) -> Manager:
+    return Manager(entry["manager"], entry["operation"], entry["apiVersion"], entry.get("subresource", ""))

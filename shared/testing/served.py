@@ -1,0 +1,209 @@
+"""The kinds that the in-memory API server serves, and what it does to their objects before it keeps them.
+
+Objects of built-in kinds pass through Go's types on a real server: what is empty and optional is left out when they
+are written as JSON again, so an object may come back with less than was sent. That is done here too, since a controller
+that compares what it sent with what it sees would otherwise work in a test and write for ever in a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shared.kube import CRD, DEPLOYMENT, EVENT, POD, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.testing.fieldsets import Schema
+
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+SECRET = Kind("", "v1", "Secret", "secrets")
+VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+
+CUSTOM = Schema(
+    keys={"metadata.ownerReferences": ("uid",), "status.conditions": ("type",)},
+    sets=frozenset({"metadata.finalizers"}),
+    atomic=frozenset({"metadata.ownerReferences[]"}),
+    defaults={},
+)
+"""Custom resources whose schema says nothing of lists but that conditions are a map by type."""
+
+BUILT_IN = Schema(
+    keys={
+        "ownerReferences": ("uid",),
+        "conditions": ("type",),
+        "containers": ("name",),
+        "initContainers": ("name",),
+        "containers.ports": ("containerPort", "protocol"),
+        "initContainers.ports": ("containerPort", "protocol"),
+        "spec.ports": ("port", "protocol"),
+        "env": ("name",),
+        "volumes": ("name",),
+        "volumeMounts": ("mountPath",),
+        "volumeDevices": ("devicePath",),
+        "imagePullSecrets": ("name",),
+        "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+        "hostAliases": ("ip",),
+        "podIPs": ("ip",),
+    },
+    sets=frozenset({"finalizers"}),
+    atomic=frozenset(
+        {"ownerReferences[]", "imagePullSecrets[]", "selector", "labelSelector", "nodeSelector", "involvedObject"}
+        | {"requiredDuringSchedulingIgnoredDuringExecution", "secretKeyRef", "configMapKeyRef", "fieldRef"}
+        | {"resourceFieldRef", "secretRef", "configMapRef"}
+    ),
+    defaults={"protocol": "TCP"},
+)
+"""The fields of built-in kinds that operators of databases meet."""
+
+_FREE_MAPS = frozenset(
+    {"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData", "limits", "requests"}
+)
+_OMITTED_WHEN_ZERO = frozenset(
+    {"hostNetwork", "hostPID", "hostIPC", "readOnly", "minReadySeconds", "publishNotReadyAddresses", "paused", "stdin"}
+    | {"tty", "initialDelaySeconds", "replicas:status", "unavailableReplicas"}
+)
+
+
+def _nothing(_: Obj) -> None:
+    """Neither defaults nor checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A kind and how the server treats its objects.
+
+    Attributes:
+        admit: fills in defaults and raises ValueError with what is wrong (answered as 422), as schema and CEL would.
+        fixed: dotted paths of fields that cannot change once they are set.
+        replicas: dotted path of the number that the scale subresource sets; empty if there is none.
+        status: whether status is a subresource: written by itself, and by nothing else.
+        generation: whether changes of the spec are counted.
+        built_in: whether objects pass through Go's types.
+    """
+
+    kind: Kind
+    admit: Callable[[Obj], None] = _nothing
+    fixed: tuple[str, ...] = ()
+    replicas: str = ""
+    status: bool = True
+    generation: bool = True
+    built_in: bool = False
+    schema: Schema = CUSTOM
+
+    def normalize(self, obj: Obj) -> Obj:
+        """The object as the server would keep it: without nulls, without what Go leaves out, with defaults."""
+        kept: Obj = _as_go_writes(obj) if self.built_in else _without_nulls(obj)
+        metadata = kept["metadata"]
+        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if not metadata.get(name, True):
+                del metadata[name]
+        self.admit(kept)
+        return kept
+
+
+def _as_go_writes(value: Any, name: str = "") -> Any:
+    if isinstance(value, list):
+        return [_as_go_writes(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if name in _FREE_MAPS:
+        return dict(value)
+    return {key: _as_go_writes(part, key) for key, part in value.items() if not _left_out(key, part)}
+
+
+def _left_out(name: str, value: Any) -> bool:
+    if value is None or value == "" or value == []:
+        return True
+    if isinstance(value, dict):
+        return not value and name in _FREE_MAPS
+    return not value and name in _OMITTED_WHEN_ZERO
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return value
+
+
+def _admit_workload(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    template = spec.setdefault("template", {})
+    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    labels = template.get("metadata", {}).get("labels") or {}
+    if not wanted or any(labels.get(key) != value for key, value in wanted.items()):
+        raise ValueError(
+            f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
+        )
+    _admit_pod_spec(template.setdefault("spec", {}))
+
+
+def _admit_deployment(obj: Obj) -> None:
+    _admit_workload(obj)
+    spec = obj["spec"]
+    strategy = spec.setdefault("strategy", {})
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxSurge", "25%")
+        rolling.setdefault("maxUnavailable", "25%")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+
+
+def _admit_pod_spec(spec: Obj) -> None:
+    defaults = {
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    }
+    for key, value in defaults.items():
+        spec.setdefault(key, value)
+    for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
+        if not container.get("image"):
+            raise ValueError(f"spec.containers[{container.get('name')}].image: Required value")
+        container.setdefault("resources", {})
+        container.setdefault("imagePullPolicy", "IfNotPresent")
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        for port in container.get("ports", ()):
+            port.setdefault("protocol", "TCP")
+
+
+def _admit_pod(obj: Obj) -> None:
+    _admit_pod_spec(obj.setdefault("spec", {}))
+    obj.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _admit_service(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    for port in spec.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port["port"])
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    obj.setdefault("status", {}).setdefault("loadBalancer", {})
+
+
+def built_in_kinds() -> tuple[Served, ...]:
+    """What every cluster serves, as far as operators of databases meet it."""
+    plain = {"built_in": True, "schema": BUILT_IN, "status": False, "generation": False}
+    workload = {"built_in": True, "schema": BUILT_IN, "replicas": "spec.replicas", "fixed": ("spec.selector",)}
+    return (
+        Served(DEPLOYMENT, _admit_deployment, **workload),  # type: ignore[arg-type]
+        Served(STATEFUL_SET, _admit_workload, **workload),  # type: ignore[arg-type]
+        Served(POD, _admit_pod, built_in=True, schema=BUILT_IN),
+        Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),
+        Served(POD_DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
+        Served(VOLUME_CLAIM, built_in=True, schema=BUILT_IN, generation=False),
+        Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
+        Served(CRD, built_in=True, schema=BUILT_IN),
+        *(Served(kind, **plain) for kind in (EVENT, SECRET, CONFIG_MAP, LEASE)),  # type: ignore[arg-type]
+    )

@@ -1,0 +1,57 @@
+"""The mirror a machine names, and hashes that follow what an image is made from."""
+
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import images
+
+DEB822 = """\
+Types: deb
+# a comment
+URIs: http://mirror.example/debian http://second.example/debian
+Suites: bookworm bookworm-updates
+Components: main contrib
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+"""
+
+
+@pytest.mark.parametrize(
+    ("sources", "mirror"),
+    [
+        (DEB822, "http://mirror.example/debian"),
+        ("deb http://mirror.example/debian bookworm main\n", "http://mirror.example/debian"),
+        ("deb [arch=amd64 signed-by=/k.gpg] https://m.example/d bookworm contrib main", "https://m.example/d"),
+        ("deb http://other.example/tool tool-bookworm main\n", None),
+        ("# deb http://mirror.example/debian bookworm main\n", None),
+        ("", None),
+    ],
+)
+def test_the_mirror_is_the_one_of_the_machines_own_release(sources: str, mirror: str | None) -> None:
+    assert images.debian_mirror(sources, "bookworm") == mirror
+
+
+def test_a_hash_follows_content_and_names_but_not_caches(tmp_path: Path) -> None:
+    source = tmp_path / "package"
+    (source / "__pycache__").mkdir(parents=True)
+    (source / "a.py").write_text("1")
+    first = images.digest([source])
+
+    (source / "__pycache__" / "a.pyc").write_text("compiled")
+    assert images.digest([source]) == first
+
+    (source / "a.py").write_text("2")
+    second = images.digest([source])
+    (source / "a.py").rename(source / "b.py")
+    assert len({first, second, images.digest([source])}) == 3
+
+
+def test_an_operators_tag_is_named_by_its_sources() -> None:
+    image = images.operator_image("memcached")
+    assert image.tag.startswith("platform/memcached-operator:dev-")
+    assert image.built_as == "platform/memcached-operator:dev"
+    assert images.operator_image("memcached", "registry.example/team/op:1.2").built_as == "registry.example/team/op:1.2"

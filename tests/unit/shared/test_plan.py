@@ -1,0 +1,43 @@
+"""The chain: what blocks, what goes on, and which answer people see."""
+
+from datetime import UTC, datetime
+
+from shared.kube import SERVICE
+from shared.plan import PASS, Apply, Progress, Step, StepOf, follow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ONE, TWO = (Apply(SERVICE, {"metadata": {"name": name}}) for name in ("one", "two"))
+
+
+def says(answer: Step) -> StepOf[None, None]:
+    return lambda _resource, _seen, _now: answer
+
+
+def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict() -> None:
+    steps = [
+        says(PASS),
+        says(Step.do(ONE)),
+        says(Step.underway("First", "one", requeue=30)),
+        says(Step.do(TWO)),
+        says(Step.underway("Second", "two", requeue=5)),
+    ]
+    actions, verdict, requeue = follow(steps, None, None, NOW)
+    assert actions == (ONE, TWO)
+    assert (verdict.progress, verdict.reason, verdict.message) == (Progress.UNDERWAY, "First", "one")
+    assert requeue == 5
+
+
+def test_what_must_be_waited_for_ends_the_chain_and_is_told() -> None:
+    for blocking in (Step.wait("Blocked", "…", ONE), Step.stall("Blocked", "…"), Step.hold("Blocked", "…")):
+        actions, verdict, _ = follow(
+            [says(Step.underway("Earlier", "")), says(blocking), says(Step.do(TWO))], None, None, NOW
+        )
+        assert TWO not in actions
+        assert verdict.reason == "Blocked"
+
+
+def test_all_settled_is_ready() -> None:
+    _, verdict, requeue = follow([says(PASS)], None, None, NOW)
+    assert verdict.done
+    assert verdict.reason == "Ready"
+    assert requeue is None

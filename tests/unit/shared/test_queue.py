@@ -1,0 +1,78 @@
+"""The queue's guarantees, and what they mean for one broken resource among many."""
+
+import asyncio
+
+import pytest
+
+from shared.queue import FIRST_RETRY, LAST_RETRY, Key, Queue
+
+A, B = Key("default", "a"), Key("default", "b")
+
+
+@pytest.fixture
+async def queue() -> Queue:
+    return Queue("test", jitter=lambda: 1.0)
+
+
+async def test_adding_a_waiting_key_again_is_one_piece_of_work(queue: Queue) -> None:
+    for _ in range(3):
+        queue.add(A)
+    assert await queue.get() == A
+    assert len(queue) == 0
+
+
+async def test_a_key_is_in_one_workers_hands_only(queue: Queue) -> None:
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.get(), 0.02)
+    queue.done(A)
+    assert await queue.get() == A
+
+
+async def test_a_key_that_was_not_added_meanwhile_does_not_come_back(queue: Queue) -> None:
+    queue.add(A)
+    queue.done(await queue.get())
+    assert len(queue) == 0
+
+
+async def test_the_earlier_of_two_wishes_wins(queue: Queue) -> None:
+    queue.add_after(A, 30)
+    queue.add_after(A, 0.01)
+    queue.add_after(A, 60)
+    assert await asyncio.wait_for(queue.get(), 1) == A
+
+
+async def test_an_event_does_not_wait_for_a_retry(queue: Queue) -> None:
+    queue.retry(A, at_least=30)
+    queue.add(A)
+    assert await asyncio.wait_for(queue.get(), 1) == A
+    queue.done(A)
+    await asyncio.sleep(0)
+    assert len(queue) == 0, "the retry's timer is gone with it"
+
+
+async def test_retries_double_up_to_the_cap_and_start_anew_after_a_success(queue: Queue) -> None:
+    delays = [queue.retry(A) for _ in range(12)]
+    assert delays[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
+    assert delays[-1] == LAST_RETRY
+    assert queue.retry(B) == FIRST_RETRY, "one key's failures do not slow another"
+    queue.forget_failures(A)
+    assert queue.retry(A) == FIRST_RETRY
+    queue.close()
+
+
+async def test_the_servers_wish_to_wait_is_honoured(queue: Queue) -> None:
+    assert queue.retry(A, at_least=7) == 7
+    queue.close()
+
+
+async def test_the_age_of_work_under_way_is_told() -> None:
+    now = 0.0
+    queue = Queue("aged", clock=lambda: now)
+    assert queue.oldest_work() == 0
+    queue.add(A)
+    await queue.get()
+    now = 5.0
+    assert queue.oldest_work() == 5

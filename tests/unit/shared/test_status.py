@@ -1,0 +1,95 @@
+"""Conditions as kstatus reads them, and patches that say only what is new."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared import status
+from shared.kube import Obj
+from shared.plan import Progress, Verdict
+
+THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def resource(reported: Obj | None = None, generation: int = 1) -> Obj:
+    return {"metadata": {"name": "a", "generation": generation}, **({"status": reported} if reported else {})}
+
+
+def conditions(reported: Obj) -> dict[str, tuple[str, str]]:
+    return {found["type"]: (found["status"], found["reason"]) for found in reported["conditions"]}
+
+
+def test_the_first_status_of_a_resource_under_way_is_unknown() -> None:
+    first = status.compose(resource(), {}, Verdict(Progress.UNDERWAY, "Creating", "…"), THEN)
+    assert conditions(first) == {
+        "Ready": ("Unknown", "Creating"),
+        "Reconciling": ("True", "Creating"),
+        "Stalled": ("False", "Creating"),
+    }
+    second = status.compose(resource(first), {}, Verdict(Progress.UNDERWAY, "Creating", "1 of 3"), NOW)
+    assert conditions(second)["Ready"] == ("False", "Creating")
+
+
+def test_done_stalled_and_held() -> None:
+    done = status.compose(resource(), {}, Verdict(), THEN)
+    assert [conditions(done)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
+    stalled = status.compose(resource(done), {}, Verdict(Progress.STALLED, "InvalidSpec", "size"), THEN)
+    assert [conditions(stalled)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["False", "False", "True"]
+    held = status.compose(resource(done), {}, Verdict(Progress.HELD, "Paused", "", ready=True), THEN)
+    assert [conditions(held)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
+
+
+def test_the_time_of_a_transition_stays_until_the_next() -> None:
+    first = status.compose(resource(), {}, Verdict(), THEN)
+    same = status.compose(resource(first, generation=2), {}, Verdict(message="new words"), NOW)
+    assert {found["lastTransitionTime"] for found in same["conditions"]} == {THEN}
+    assert same["observedGeneration"] == 2
+    turned = status.compose(resource(same), {}, Verdict(Progress.UNDERWAY, "Degraded", ""), NOW)
+    assert {found["type"]: found["lastTransitionTime"] for found in turned["conditions"]} == {
+        "Ready": NOW,
+        "Reconciling": NOW,
+        "Stalled": THEN,
+    }
+
+
+def test_an_equal_status_is_no_patch() -> None:
+    reported = status.compose(resource(), {"nodes": ["a", "b"]}, Verdict(), THEN)
+    assert status.change(resource(reported), reported) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def without_nulls(value: Obj) -> Obj:
+    """A merge patch cannot say null: in it, null removes."""
+    return {
+        key: without_nulls(inner) if isinstance(inner, dict) else inner
+        for key, inner in value.items()
+        if inner is not None
+    }
+
+
+def merge(target: Obj, patch: Obj) -> Obj:
+    """RFC 7386, as written there."""
+    result = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            inner = result.get(key)
+            result[key] = merge(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+OBJECTS = st.dictionaries(st.text(max_size=2), JSON, max_size=4).map(without_nulls)
+
+
+@given(OBJECTS, OBJECTS)
+def test_the_patch_makes_the_one_status_the_other(before: Obj, after: Obj) -> None:
+    patch = status.change({"metadata": {}, "status": before}, after)
+    assert merge(before, patch["status"] if patch else {}) == after
