@@ -30,7 +30,9 @@ RUN apt-get update -q \
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/app /opt/app
 ARG OPERATOR
+# USER for Python's getpass, which kopf asks: the user below, or any other that a cluster chooses, has no name in passwd.
 ENV OPERATOR=${OPERATOR} \
+    USER=operator \
     PATH=/opt/venv/bin:/usr/bin:/bin \
     PYTHONPATH=/opt/app \
     PYTHONDONTWRITEBYTECODE=1 \

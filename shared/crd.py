@@ -27,6 +27,13 @@ _KEPT = frozenset(
 )  # fmt: skip
 
 
+_TURNED = frozenset(
+    {"title", "$defs", "$ref", "anyOf", "allOf", "properties", "items", "additionalProperties",
+     "exclusiveMinimum", "exclusiveMaximum"}
+)  # fmt: skip
+"""Keywords that are dropped, or said in another way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of `kubectl get`.
@@ -169,9 +176,7 @@ def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Ob
         return _node({**schema["allOf"][0], **{k: v for k, v in schema.items() if k != "allOf"}}, models, path)
     if "anyOf" in schema and not schema.get("x-kubernetes-int-or-string"):
         return _node(_without_null(schema, path), models, path)
-    node = {key: value for key, value in schema.items() if key in _KEPT or key.startswith("x-kubernetes-")}
-    if node.get("default", ...) is None:
-        del node["default"]
+    node = _keywords(schema, path)
     if schema.get("x-kubernetes-int-or-string"):
         node.pop("type", None)
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -188,6 +193,20 @@ def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Ob
             raise TypeError(f"{path}: a default inside a list's items keeps GitOps tools out of sync for ever")
     if "type" not in node and not schema.get("x-kubernetes-int-or-string"):
         raise TypeError(f"{path}: no structural schema can say {dict(schema)}")
+    return node
+
+
+def _keywords(schema: Mapping[str, Any], path: str) -> Obj:
+    """The keywords of a node itself; one that Kubernetes does not know is an error, never a constraint lost."""
+    unknown = [key for key in schema if key not in _KEPT | _TURNED and not key.startswith("x-kubernetes-")]
+    if unknown:
+        raise TypeError(f"{path}: no structural schema can say {', '.join(unknown)}")
+    node = {key: value for key, value in schema.items() if key not in _TURNED}
+    if node.get("default", ...) is None:
+        del node["default"]
+    for bound in ("Minimum", "Maximum"):
+        if f"exclusive{bound}" in schema:  # Kubernetes writes exclusive bounds as JSON Schema draft 4 did
+            node |= {bound.lower(): schema[f"exclusive{bound}"], f"exclusive{bound}": True}
     return node
 
 

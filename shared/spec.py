@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
@@ -39,7 +39,18 @@ def rules(*pairs: tuple[str, str]) -> JsonDict:
 
 
 _QUANTITY = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
-Quantity = Annotated[int | str, Field(json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": _QUANTITY})]
+
+
+def _quantity(value: int | str) -> int | str:
+    parse_quantity(value)
+    return value
+
+
+Quantity = Annotated[
+    int | str,
+    AfterValidator(_quantity),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": _QUANTITY}),
+]
 OPAQUE: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
 """A part that Kubernetes itself defines and checks: passed on as it is."""
 
@@ -221,6 +232,7 @@ _ADVICE = {
     "string_too_long": "is too long; give at most {max_length} characters.",
     "string_too_short": "is too short; give at least {min_length} characters.",
     "string_pattern_mismatch": "does not match {pattern}; write it so.",
+    "value_error": "is wrong: {error}.",
     "literal_error": "is not known; give {expected}.",
 }
 

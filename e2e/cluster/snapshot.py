@@ -77,7 +77,7 @@ def _processes() -> Iterable[str]:
         except OSError:  # ended meanwhile, or a thread of the kernel
             continue
         # A control plane that a test runs alone, elsewhere, is no part of the cluster.
-        if foreign or (program.is_relative_to(CACHE) and STATE.name in command):
+        if foreign or (program.is_relative_to(CACHE) and f"/{STATE.name}/" in command):
             yield f"{process.name} {command.strip()}"
 
 

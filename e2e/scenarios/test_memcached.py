@@ -157,9 +157,8 @@ def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, system: Kubect
         until("no operator", lambda: not system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator"))
         addresses = "--metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:18081"
         arguments = f"ARGS=--watch-namespace={kubectl.namespace} {addresses}"
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         command = ["make", "run", "OPERATOR=memcached", arguments]
-        runner = subprocess.Popen(command, cwd=ROOT, env=kubectl.environment, **quiet)
+        runner = subprocess.Popen(command, cwd=ROOT, env=kubectl.environment, stdout=subprocess.DEVNULL)
         try:
             Memcached.create(kubectl, "cache", size=1).await_ready(1)
         finally:

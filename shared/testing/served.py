@@ -62,7 +62,7 @@ _FREE_MAPS = frozenset(
 )
 _OMITTED_WHEN_ZERO = frozenset(
     {"hostNetwork", "hostPID", "hostIPC", "readOnly", "minReadySeconds", "publishNotReadyAddresses", "paused", "stdin"}
-    | {"tty", "initialDelaySeconds", "replicas:status", "unavailableReplicas"}
+    | {"tty", "initialDelaySeconds", "unavailableReplicas"}
 )
 
 

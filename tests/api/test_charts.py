@@ -17,9 +17,11 @@ import pytest
 import yaml
 
 from e2e.cluster.cluster import kubectl
+from e2e.cluster.commands import succeeds
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
+from e2e.cluster.processes import wait_until
 from tests import charts as rendering
 from tests.charts import NAMESPACE, OPERATORS, Obj, Values, helm, only, render
 
@@ -51,6 +53,9 @@ COMBINATIONS = [
     if any(choice)
     for values in ({}, EVERYTHING)
 ]
+
+KUBECTL = Path(sys.executable).parent / "kubectl"
+MEMCACHEDS = "memcacheds.cache.example.com"
 
 Kubectl = Callable[..., str]
 
@@ -143,7 +148,7 @@ def test_install_upgrade_and_uninstall(
     add_to_every_crd(charts)
     installed()
     columns = "jsonpath={.spec.versions[0].additionalPrinterColumns[-1:].name}"
-    assert kube("get", "crd", "memcacheds.cache.example.com", "-o", columns) == "Added"
+    assert kube("get", "crd", MEMCACHEDS, "-o", columns) == "Added"
     assert kube("get", "memcached", "memcached-sample", "-o", "jsonpath={.metadata.uid} {.spec}") == before
 
     helm("uninstall", "platform", *where(plane))
@@ -190,19 +195,19 @@ def documents(path: Path) -> list[Obj]:
 def test_the_operator_needs_no_right_that_the_chart_does_not_give(
     kube: Kubectl, plane: ControlPlane, installed: Callable[..., None], tmp_path: Path, namespaces: list[str]
 ) -> None:
-    """The operator as its account alone: it creates, changes, reports and tells, also of an object in its way."""
+    """The operator as its account alone: it creates, changes, reports and tells, also of objects in its way."""
     installed({"memcached": {"watchNamespaces": namespaces}})
     established(kube)
     kubeconfig = account_kubeconfig(kube, plane, tmp_path, "platform-memcached-operator")
-    in_the_way = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken", "namespace": NAMESPACE}}
-    kube("apply", "--filename", "-", stdin=yaml.safe_dump({**in_the_way, "spec": {"ports": [{"port": 1}]}}))
+    kube("create", "service", "clusterip", "taken", "--tcp=1", "-n", NAMESPACE)
+    kube("create", "deployment", "held", "--image=theirs", "--replicas=0", "-n", NAMESPACE)
     log = tmp_path / "operator.log"
     arguments = ["--kubeconfig", str(kubeconfig), "--watch-namespace", ",".join(namespaces), "--log-level", "debug"]
     try:
         with operator(arguments, log):
-            create_memcached(kube, "asked", 1)
-            create_memcached(kube, "taken", 1)
-            wait(lambda: reason(kube, "taken") == "NotOurs", log)
+            for name in ("asked", "taken", "held"):
+                create_memcached(kube, name, 1)
+            wait(lambda: reason(kube, "taken") == reason(kube, "held") == "NotOurs", log)
             wait(lambda: get(kube, "deployment", "asked") and reason(kube, "asked"), log)
             kube("scale", "memcached/asked", "--replicas=2", "-n", NAMESPACE)
             wait(lambda: get(kube, "deployment", "asked")["spec"]["replicas"] == 2, log)
@@ -216,6 +221,33 @@ def test_the_operator_needs_no_right_that_the_chart_does_not_give(
         assert "forbidden" not in log.read_text().lower()
     finally:
         kube("delete", "memcached,deployment,service,event", "--all", "-n", NAMESPACE)
+
+
+PEOPLE = {"view": {"get"}, "edit": {"get", "create", "delete", "scale"}, "admin": {"get", "create", "delete", "scale"}}
+"""What whoever has one of Kubernetes' own roles may do with resources; to report their status is the operator's."""
+
+
+def test_people_may_do_with_resources_what_their_role_says(tmp_path: Path, charts: Path) -> None:
+    questions: dict[str, list[str]] = {
+        "get": [],
+        "create": [],
+        "delete": [],
+        "scale": ["--subresource=scale"],
+        "report": ["--subresource=status"],
+    }
+    with ControlPlane.alone(tmp_path / "plane", controllers=True) as plane:  # a controller aggregates the roles
+        helm("install", "platform", charts / "platform", "--create-namespace", *where(plane))
+
+        def may(role: str) -> set[str]:
+            asked = {verb: ["update" if flags else verb, MEMCACHEDS, *flags] for verb, flags in questions.items()}
+            on = ["--as", role, "--namespace", NAMESPACE, "--kubeconfig", plane.kubeconfig]
+            return {verb for verb, words in asked.items() if succeeds(KUBECTL, "auth", "can-i", *words, *on)}
+
+        for role in PEOPLE:
+            binding = ["create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}", "-n", NAMESPACE]
+            kubectl(*binding, kubeconfig=plane.kubeconfig)
+        wait_until(lambda: may("view") == PEOPLE["view"], "aggregated roles", needs=plane.processes)
+        assert {role: may(role) for role in PEOPLE} == PEOPLE
 
 
 def account_kubeconfig(kube: Kubectl, plane: ControlPlane, directory: Path, account: str) -> Path:

@@ -1,0 +1,71 @@
+"""Somebody other than the one under test, who uses the API server too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shared.kube import Kind, Obj, error_of
+from shared.testing.requests import APPLY_PATCH, MERGE_PATCH
+
+if TYPE_CHECKING:
+    from shared.testing.apiserver import ApiServer
+
+
+class Actor:
+    """A person with kubectl, or one of Kubernetes' controllers: synchronous, unlogged, and never struck by faults.
+
+    Every refusal is a KubeError, as for `shared.kube.Kube`.
+
+    Args:
+        name: the field manager of its writes.
+    """
+
+    def __init__(self, server: ApiServer, name: str) -> None:
+        self._server = server
+        self.name = name
+
+    def get(self, kind: Kind, namespace: str | None, name: str, subresource: str | None = None) -> Obj:
+        return self._ask("GET", kind.path(namespace, name, subresource))
+
+    def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> list[Obj]:
+        """The objects, completed with apiVersion and kind."""
+        found = self._ask("GET", kind.path(namespace), query={"labelSelector": labels})
+        return [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in found["items"]]
+
+    def create(self, kind: Kind, obj: Obj) -> Obj:
+        return self._ask("POST", kind.path(obj["metadata"].get("namespace")), body=obj)
+
+    def apply(self, kind: Kind, obj: Obj, *, force: bool = False, subresource: str | None = None) -> Obj:
+        metadata = obj["metadata"]
+        path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
+        query = {"force": "true"} if force else {}
+        return self._ask("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH)
+
+    def merge(
+        self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
+    ) -> Obj:
+        return self._ask("PATCH", kind.path(namespace, name, subresource), body=patch, content_type=MERGE_PATCH)
+
+    def update(self, kind: Kind, obj: Obj, *, subresource: str | None = None) -> Obj:
+        metadata = obj["metadata"]
+        return self._ask("PUT", kind.path(metadata.get("namespace"), metadata["name"], subresource), body=obj)
+
+    def delete(self, kind: Kind, namespace: str | None, name: str, **options: Any) -> Obj:
+        """Delete, with DeleteOptions as the API names them (preconditions, propagationPolicy, gracePeriodSeconds)."""
+        return self._ask("DELETE", kind.path(namespace, name), body=options)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Obj:
+        query = {"fieldManager": self.name} | (query or {})
+        answer = self._server.handle(method, path, query=query, body=body, content_type=content_type)
+        if answer.status >= 400:
+            raise error_of(answer, f"{method} {path}")
+        found: Obj = answer.body
+        return found

@@ -1,0 +1,92 @@
+"""Kubernetes' garbage collector: what becomes of objects whose owners go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.kube import Kind, Obj
+
+if TYPE_CHECKING:
+    from shared.testing.apiserver import ApiServer
+
+COLLECTOR = "generic-garbage-collector"
+
+
+def collect(server: ApiServer) -> int:
+    """Orphan, wait for and delete dependents until nothing is left to do; returns how many objects were dealt with.
+
+    An object goes when none of its owners is left. An owner lives in the object's namespace or in none: a reference
+    across namespaces counts as one to an owner that is gone.
+    """
+    done = 0
+    while _round(server):
+        done += 1
+    return done
+
+
+def _round(server: ApiServer) -> bool:
+    everything = server.objects()
+    by_uid = {obj["metadata"]["uid"]: obj for _, obj in everything}
+    for kind, obj in everything:
+        waits_for = obj["metadata"].get("finalizers") or []
+        if "orphan" in waits_for:
+            for dependent_kind, dependent in _dependents(obj, everything):
+                references = [ref for ref in dependent["metadata"]["ownerReferences"] if ref["uid"] != _uid(obj)]
+                _merge(server, dependent_kind, dependent, {"ownerReferences": references})
+            _merge(server, kind, obj, {"finalizers": [name for name in waits_for if name != "orphan"]})
+            return True
+        if "foregroundDeletion" in waits_for and not _blocked(obj, everything):
+            _merge(server, kind, obj, {"finalizers": [name for name in waits_for if name != "foregroundDeletion"]})
+            return True
+        if not obj["metadata"].get("deletionTimestamp") and _abandoned(obj, by_uid):
+            leaves = any(True for _ in _dependents(obj, everything))
+            policy = "Foreground" if leaves and _awaited(obj, by_uid) else "Background"
+            metadata = obj["metadata"]
+            options = {"propagationPolicy": policy, "preconditions": {"uid": metadata["uid"]}}
+            server.actor(COLLECTOR).delete(kind, metadata.get("namespace"), metadata["name"], **options)
+            return True
+    return False
+
+
+def _dependents(owner: Obj, everything: list[tuple[Kind, Obj]]) -> list[tuple[Kind, Obj]]:
+    return [(kind, obj) for kind, obj in everything if _uid(owner) in {ref["uid"] for ref in _owners(obj)}]
+
+
+def _blocked(owner: Obj, everything: list[tuple[Kind, Obj]]) -> bool:
+    blocking = {
+        ref["uid"] for _, obj in _dependents(owner, everything) for ref in _owners(obj) if ref.get("blockOwnerDeletion")
+    }
+    return _uid(owner) in blocking
+
+
+def _abandoned(obj: Obj, by_uid: dict[str, Obj]) -> bool:
+    """Whether every owner is gone, or waits in the foreground for this object to go first."""
+    owners = [by_uid.get(ref["uid"]) for ref in _owners(obj)]
+    return bool(owners) and all(owner is None or _foreign(owner, obj) or _waiting(owner) for owner in owners)
+
+
+def _awaited(obj: Obj, by_uid: dict[str, Obj]) -> bool:
+    return any(_waiting(by_uid[ref["uid"]]) for ref in _owners(obj) if ref["uid"] in by_uid)
+
+
+def _foreign(owner: Obj, obj: Obj) -> bool:
+    return owner["metadata"].get("namespace") not in (None, obj["metadata"].get("namespace"))
+
+
+def _waiting(owner: Obj) -> bool:
+    return "foregroundDeletion" in (owner["metadata"].get("finalizers") or [])
+
+
+def _owners(obj: Obj) -> list[Obj]:
+    references: list[Obj] = obj["metadata"].get("ownerReferences") or []
+    return references
+
+
+def _uid(obj: Obj) -> str:
+    uid: str = obj["metadata"]["uid"]
+    return uid
+
+
+def _merge(server: ApiServer, kind: Kind, obj: Obj, metadata: Obj) -> None:
+    place = obj["metadata"]
+    server.actor(COLLECTOR).merge(kind, place.get("namespace"), place["name"], {"metadata": metadata})

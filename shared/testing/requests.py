@@ -1,0 +1,178 @@
+"""Requests as the in-memory API server reads them, and the answers to those it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shared.kube import Kind, Obj, Response
+from shared.testing.served import Served
+
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class Failure(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        code: HTTP status.
+        reason: the API's word for it.
+        causes: what is wrong with which field.
+    """
+
+    def __init__(self, code: int, reason: str, message: str, causes: list[Obj] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.causes = causes or []
+
+    def response(self) -> Response:
+        body = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "details": {"causes": self.causes} if self.causes else {},
+            "code": self.code,
+        }
+        return Response(self.code, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request and where it is aimed.
+
+    Attributes:
+        namespace: empty for kinds without namespaces, and for lists of all namespaces.
+        name: empty for a collection.
+    """
+
+    method: str
+    path: str
+    served: Served
+    namespace: str
+    name: str
+    subresource: str
+    query: Mapping[str, str]
+    body: Any
+    content_type: str
+
+    @property
+    def kind(self) -> Kind:
+        return self.served.kind
+
+    @property
+    def resource(self) -> str:
+        """The resource as messages name it: `deployments.apps`."""
+        return f"{self.kind.plural}.{self.kind.group}" if self.kind.group else self.kind.plural
+
+    @property
+    def what(self) -> str:
+        return f'{self.resource} "{self.name}"'
+
+    @property
+    def manager(self) -> str:
+        return self.query.get("fieldManager") or "unknown"
+
+    @property
+    def verb(self) -> str:
+        """The request as logs and counters name it."""
+        if self.method == "GET":
+            return "GET" if self.name else "LIST"
+        if self.method == "PATCH":
+            return "APPLY" if self.content_type == APPLY_PATCH else "PATCH"
+        return {"POST": "CREATE", "PUT": "UPDATE"}.get(self.method, self.method)
+
+    def not_found(self) -> Failure:
+        return Failure(404, "NotFound", f"{self.what} not found")
+
+    def conflict(self, why: str) -> Failure:
+        return Failure(409, "Conflict", f"Operation cannot be fulfilled on {self.what}: {why}")
+
+    def invalid(self, message: str) -> Failure:
+        """422 for a message that begins with the field's path and a colon."""
+        field, _, rest = message.partition(": ")
+        cause = {"reason": "FieldValueInvalid", "field": field, "message": rest}
+        return Failure(422, "Invalid", f'{self.kind.name} "{self.name}" is invalid: {message}', [cause])
+
+
+def locate(kinds: Mapping[tuple[str, str, str], Served], path: str) -> tuple[Served, str, str, str]:
+    """What a URL path names: the kind as served, namespace, name and subresource.
+
+    Raises:
+        Failure: nothing is served there.
+    """
+    missing = Failure(404, "NotFound", f"the server could not find the requested resource ({path})")
+    parts = path.strip("/").split("/")
+    if parts[0] == "api":
+        group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        raise missing
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = (*rest, "", "", "")[:3]
+    served = kinds.get((group, version, plural))
+    if served is None or len(rest) > 3 or (bool(namespace) != served.kind.namespaced and (namespace or name)):
+        raise missing
+    known = {"": True, "status": served.status, "scale": bool(served.replicas)}
+    if not known.get(subresource, False):
+        raise missing
+    return served, namespace, name, subresource
+
+
+def selects(selector: str) -> Callable[[Mapping[str, str]], bool]:
+    """A label selector in text form as a test of labels: `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+
+    Raises:
+        Failure: it cannot be read.
+    """
+    terms, depth, start = [], 0, 0
+    for end, char in enumerate(selector + ","):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if char == "," and not depth:
+            terms.append(selector[start:end].strip())
+            start = end + 1
+    tests = [_term(term) for term in terms if term]
+    return lambda labels: all(test(labels) for test in tests)
+
+
+def _term(term: str) -> Callable[[Mapping[str, str]], bool]:
+    for word, wanted in ((" notin ", False), (" in ", True)):
+        key, found, values = term.partition(word)
+        if found:
+            among = {value.strip() for value in values.strip().removeprefix("(").removesuffix(")").split(",")}
+            return lambda labels: (labels.get(key.strip()) in among) is wanted
+    for sign, wanted in (("!=", False), ("==", True), ("=", True)):
+        key, found, value = term.partition(sign)
+        if found:
+            return lambda labels: (labels.get(key.strip()) == value.strip()) is wanted
+    if " " in term:
+        raise Failure(400, "BadRequest", f"unable to parse requirement: {term}")
+    return lambda labels: (term.removeprefix("!") in labels) is not term.startswith("!")
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386): null removes, maps merge, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def value_at(obj: Any, path: str) -> Any:
+    """The value at a dotted path; None if there is none."""
+    for name in path.split("."):
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj

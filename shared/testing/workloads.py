@@ -1,0 +1,237 @@
+"""Kubernetes' Deployment controller, scheduler and kubelet, one deterministic move at a time.
+
+Pods belong to their Deployment directly (there are no ReplicaSets), but are named, labelled, rolled and counted as a
+cluster does it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+
+from shared.kube import DEPLOYMENT, POD, Obj
+from shared.testing.apiserver import ApiServer
+
+HASH = "pod-template-hash"
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def _healthy(pod: Obj) -> str:
+    return ""
+
+
+class Workloads:
+    """Makes what Deployments ask for happen.
+
+    Args:
+        server: where the Deployments and pods are.
+        trouble: why a pod is not ready: empty if it is, `Unready` if it runs but fails its readiness probe, and any
+            other word as the reason for which its container waits (CrashLoopBackOff, ImagePullBackOff). It may be
+            replaced at any time.
+    """
+
+    def __init__(self, server: ApiServer, *, trouble: Callable[[Obj], str] = _healthy) -> None:
+        self.trouble = trouble
+        self._server = server
+        self._controller = server.actor("kube-controller-manager")
+        self._kubelet = server.actor("kubelet")
+        self._made = 0
+
+    def settle(self, limit: int = 1000) -> int:
+        """Move until nothing moves any more; returns the number of moves.
+
+        Raises:
+            AssertionError: it does not come to rest within `limit` moves.
+        """
+        for moves in range(limit):
+            if not self.step():
+                return moves
+        raise AssertionError(f"the workloads still move after {limit} moves")
+
+    def step(self) -> bool:
+        """Make one move: end a pod, start one, create or delete one for a Deployment, or write a Deployment's status.
+
+        Returns:
+            Whether there was one to make.
+        """
+        pods = [pod for _, pod in self._server.objects(POD)]
+        if any(self._run(pod) for pod in pods):
+            return True
+        return any(self._control(deployment) for _, deployment in self._server.objects(DEPLOYMENT))
+
+    # The kubelet.
+
+    def _run(self, pod: Obj) -> bool:
+        metadata = pod["metadata"]
+        place = (POD, metadata["namespace"], metadata["name"])
+        if metadata.get("deletionTimestamp"):
+            if not metadata.get("deletionGracePeriodSeconds"):
+                return False  # stopped; its finalizers hold it
+            self._kubelet.delete(*place, gracePeriodSeconds=0)
+            return True
+        if not pod["spec"].get("nodeName"):
+            self._kubelet.merge(*place, {"spec": {"nodeName": "node-1"}})
+        status = self._pod_status(pod)
+        if status == {key: pod["status"].get(key) for key in status}:
+            return False
+        self._kubelet.merge(*place, {"status": status}, subresource="status")
+        return True
+
+    def _pod_status(self, pod: Obj) -> Obj:
+        trouble = self.trouble(pod)
+        ready, runs = not trouble, trouble in ("", "Unready")
+        before = pod["status"]
+        state = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": {"reason": trouble}}
+        containers = []
+        for container in pod["spec"].get("containers", ()):
+            known: Obj = next((c for c in before.get("containerStatuses", ()) if c["name"] == container["name"]), {})
+            same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
+            crashed = trouble == "CrashLoopBackOff" and not same
+            containers.append(
+                {
+                    "name": container["name"],
+                    "image": container["image"],
+                    "imageID": "",
+                    "ready": ready,
+                    "restartCount": known.get("restartCount", 0) + crashed,
+                    "state": known["state"] if same else state,
+                }
+            )
+        address = before.get("podIP") or self._address()
+        conditions = [("PodScheduled", True), ("Initialized", True), ("ContainersReady", ready), ("Ready", ready)]
+        return {
+            "phase": "Running" if runs or before["phase"] == "Running" else "Pending",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": self._conditions(before, conditions),
+            "containerStatuses": containers,
+        }
+
+    def _address(self) -> str:
+        """An IP address that no pod had before."""
+        self._made += 1
+        return f"10.244.{self._made // 250}.{self._made % 250 + 1}"
+
+    def _conditions(self, status: Obj, holds: list[tuple[str, bool]]) -> list[Obj]:
+        """Conditions that keep the time of their last transition."""
+        known = {condition["type"]: condition for condition in status.get("conditions", ())}
+        found = []
+        for name, value in holds:
+            text = "True" if value else "False"
+            same = known.get(name, {}).get("status") == text
+            since = known[name]["lastTransitionTime"] if same else self._server.now()
+            found.append({"type": name, "status": text, "lastTransitionTime": since})
+        return found
+
+    # The Deployment controller.
+
+    def _control(self, deployment: Obj) -> bool:
+        if deployment["metadata"].get("deletionTimestamp"):
+            return False
+        pods = [pod for pod in self._pods_of(deployment) if not pod["metadata"].get("deletionTimestamp")]
+        return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
+
+    def _scale_and_roll(self, deployment: Obj, pods: list[Obj]) -> bool:
+        """Create or delete one pod, within what the strategy allows."""
+        wanted = deployment["spec"]["replicas"]
+        old = [pod for pod in pods if pod["metadata"]["labels"][HASH] != _hash(deployment)]
+        new = [pod for pod in pods if pod not in old]
+        if len(new) > wanted:
+            return self._delete(_least_wanted(new))
+        surge, unavailable = _allowance(deployment)
+        recreates = deployment["spec"]["strategy"]["type"] == "Recreate"
+        if len(new) < wanted and (len(pods) < wanted + surge or not old) and not (old and recreates):
+            return self._create(deployment)
+        lost = [pod for pod in old if not _ready(pod)]
+        if lost:
+            return self._delete(lost[0])  # an old pod that serves nobody is never worth waiting for
+        if old and (recreates or len([pod for pod in pods if _ready(pod)]) > wanted - unavailable):
+            return self._delete(old[0])
+        return False
+
+    def _create(self, deployment: Obj) -> bool:
+        metadata, template = deployment["metadata"], deployment["spec"]["template"]
+        digest = _hash(deployment)
+        self._made += 1
+        name = f"{metadata['name']}-{digest}-{_word(self._made)}"
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": metadata["name"], "uid": metadata["uid"]}
+        about = template.get("metadata", {})
+        pod = {
+            "metadata": {
+                "name": name,
+                "namespace": metadata["namespace"],
+                "labels": about.get("labels", {}) | {HASH: digest},
+                "annotations": about.get("annotations", {}),
+                "ownerReferences": [reference | {"controller": True, "blockOwnerDeletion": True}],
+            },
+            "spec": template["spec"],
+        }
+        self._controller.create(POD, pod)
+        return True
+
+    def _delete(self, pod: Obj) -> bool:
+        self._controller.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        return True
+
+    def _report(self, deployment: Obj, pods: list[Obj]) -> bool:
+        wanted, before = deployment["spec"]["replicas"], deployment.get("status", {})
+        ready = sum(map(_ready, pods))
+        updated = sum(pod["metadata"]["labels"][HASH] == _hash(deployment) for pod in pods)
+        available = ready >= wanted - _allowance(deployment)[1]
+        counts = {"replicas": len(pods), "readyReplicas": ready, "updatedReplicas": updated, "availableReplicas": ready}
+        counts["unavailableReplicas"] = max(0, wanted - ready)
+        status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
+        status |= {name: count or None for name, count in counts.items()}  # the API leaves zeros out
+        status["conditions"] = self._conditions(before, [("Available", available), ("Progressing", True)])
+        if status == {key: before.get(key) for key in status}:
+            return False
+        place = (deployment["metadata"]["namespace"], deployment["metadata"]["name"])
+        self._controller.merge(DEPLOYMENT, *place, {"status": status}, subresource="status")
+        return True
+
+    def _pods_of(self, deployment: Obj) -> list[Obj]:
+        uid = deployment["metadata"]["uid"]
+        return [
+            pod
+            for _, pod in self._server.objects(POD)
+            if any(ref["uid"] == uid for ref in pod["metadata"].get("ownerReferences", ()))
+        ]
+
+
+def _least_wanted(pods: list[Obj]) -> Obj:
+    """What a ReplicaSet deletes first: a pod that is not ready, else the youngest."""
+    return min(pods, key=lambda pod: (_ready(pod), -int(pod["status"].get("podIP", "0.0.0.0").replace(".", "") or 0)))
+
+
+def _allowance(deployment: Obj) -> tuple[int, int]:
+    """How many pods too many, and how many unavailable, a rolling update may make."""
+    wanted = deployment["spec"]["replicas"]
+    rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
+    surge = _count(rolling.get("maxSurge", 0), wanted, math.ceil)
+    unavailable = _count(rolling.get("maxUnavailable", 0), wanted, math.floor)
+    return surge, unavailable if surge or unavailable else 1
+
+
+def _count(value: int | str, whole: int, rounded: Callable[[float], int]) -> int:
+    return value if isinstance(value, int) else rounded(int(value.rstrip("%")) * whole / 100)
+
+
+def _ready(pod: Obj) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _hash(deployment: Obj) -> str:
+    template = json.dumps(deployment["spec"]["template"], sort_keys=True)
+    return _word(int.from_bytes(hashlib.sha256(template.encode()).digest()[:5]), 9)
+
+
+def _word(number: int, length: int = 5) -> str:
+    """A number in the letters of generated names, which spell nothing."""
+    word = ""
+    for _ in range(length):
+        number, letter = divmod(number, len(_LETTERS))
+        word = _LETTERS[letter] + word
+    return word

@@ -1,0 +1,123 @@
+"""Models become structural schemas, or the CRD is not made at all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+from shared.crd import Column, Resource, Scale, structural, to_dict, to_yaml
+from shared.kube import Kind
+from shared.spec import OPAQUE, PodSettings, Quantity, SpecModel, Status, rules
+
+
+class Inner(SpecModel):
+    word: Literal["a", "b"] = Field(description="One of two.")
+
+
+class Outer(SpecModel):
+    """A thing with one field of each sort."""
+
+    count: Annotated[int, Field(ge=1, lt=9)] = Field(3, description="A number.", json_schema_extra={"format": "int32"})
+    maybe_text: Annotated[str, Field(max_length=5)] | None = Field(None, description="Text, or none.")
+    inner: Inner | None = Field(None, description="Another thing.")
+    several: list[Inner] = Field(default_factory=list, description="Several things.")
+    named: dict[str, str] = Field(default_factory=dict, description="Words by name.")
+    amount: Quantity | None = Field(None, description="A quantity.")
+    open: dict[str, Any] | None = Field(None, description="Anything.", json_schema_extra=OPAQUE)
+    ruled: bool = Field(False, description="With a rule.", json_schema_extra=rules(("!self", "never")))
+
+
+def test_each_sort_of_field_has_its_structural_form() -> None:
+    schema = structural(Outer)
+    assert schema["description"] == "A thing with one field of each sort."
+    fields = schema["properties"]
+    count = {"type": "integer", "minimum": 1, "default": 3, "format": "int32", "description": "A number."}
+    assert fields["count"] == count | {"maximum": 9, "exclusiveMaximum": True}
+    assert fields["maybeText"] == {"type": "string", "maxLength": 5, "description": "Text, or none."}
+    word = {"type": "string", "enum": ["a", "b"], "description": "One of two."}
+    assert fields["inner"]["properties"] == fields["several"]["items"]["properties"] == {"word": word}
+    assert fields["inner"]["description"] == "Another thing."
+    assert fields["inner"]["required"] == ["word"]
+    assert fields["named"]["additionalProperties"] == {"type": "string"}
+    assert fields["amount"]["x-kubernetes-int-or-string"] is True
+    assert not {"type", "anyOf"} & fields["amount"].keys()
+    assert fields["open"] == {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+        "description": "Anything.",
+    }
+    assert fields["ruled"]["x-kubernetes-validations"] == [{"rule": "!self", "message": "never"}]
+    assert "required" not in schema
+
+
+@pytest.mark.parametrize("model", [Outer, PodSettings, Status])
+def test_nothing_that_no_structural_schema_may_have_is_left(model: type[SpecModel]) -> None:
+    text = repr(structural(model))
+    for word in ("$ref", "$defs", "anyOf", "allOf", "'title'", "'const'", "'null'", "None"):
+        assert word not in text
+
+
+class Undescribed(SpecModel):
+    field: int
+
+
+class Either(SpecModel):
+    field: int | str = Field(description="Two types.")
+
+
+class Defaulted(SpecModel):
+    number: int = Field(1, description="A default.")
+
+
+class ListOfDefaulted(SpecModel):
+    field: list[Defaulted] = Field(default_factory=list, description="Items with defaults.")
+
+
+class Anything(SpecModel):
+    field: Any = Field(description="Not said to be opaque.")
+
+
+@pytest.mark.parametrize(
+    ("model", "because"),
+    [
+        (Undescribed, "Undescribed.field has no description"),
+        (Either, "a union of 2 types"),
+        (ListOfDefaulted, "a default inside a list's items"),
+        (Anything, "no structural schema can say"),
+    ],
+)
+def test_what_has_no_structural_form_makes_no_crd(model: type[SpecModel], because: str) -> None:
+    with pytest.raises(TypeError, match=because):
+        structural(model)
+
+
+THING = Resource(
+    Kind("example.com", "v1", "Thing", "things"),
+    spec=Outer,
+    status=Status,
+    description="A thing.",
+    short_names=("th",),
+    categories=("all",),
+    columns=(Column("Count", ".spec.count", "integer", "How many.", wide=True),),
+    scale=Scale(".spec.count", ".status.count", ".status.selector"),
+    rules=(("self.metadata.name != 'x'", "not x"),),
+)
+
+
+def test_the_crd_is_whole() -> None:
+    made = to_dict(THING)
+    assert made["metadata"]["name"] == "things.example.com"
+    assert made["spec"]["names"]["shortNames"] == ["th"]
+    version = made["spec"]["versions"][0]
+    assert version["subresources"]["scale"]["labelSelectorPath"] == ".status.selector"
+    assert version["additionalPrinterColumns"][0]["priority"] == 1
+    root = version["schema"]["openAPIV3Schema"]
+    assert root["required"] == ["spec"]
+    assert root["x-kubernetes-validations"] == [{"rule": "self.metadata.name != 'x'", "message": "not x"}]
+
+
+def test_the_yaml_is_the_same_each_time_and_says_where_it_comes_from() -> None:
+    assert to_yaml(THING) == to_yaml(THING)
+    assert to_yaml(THING).startswith("# Generated")
