@@ -134,7 +134,7 @@ uninstall: .venv ## Delete the CRDs; refused while resources exist, for they wou
 run: .venv ## Run the operator on this machine against the current cluster (ARGS="--log-level debug")
 	@$(PYTHON) -m operators.$(OPERATOR) $(ARGS)
 
-docker-build: .venv ## Build the operator's image IMG: by docker where its engine answers, else by buildah
+docker-build: .venv ## Build the operator's image IMG; without docker by buildah, and into the local cluster if it is up
 	@if docker info > /dev/null 2>&1; then \
 	    docker build --build-arg OPERATOR=$(OPERATOR) --tag $(IMG) .; \
 	else \
@@ -144,10 +144,14 @@ docker-build: .venv ## Build the operator's image IMG: by docker where its engin
 docker-push: .venv ## Push IMG to the registry it names
 	@if docker info > /dev/null 2>&1; then docker push $(IMG); else $(CLUSTERS) image push $(IMG); fi
 
+# The CRD may still be there from another release: it is kept by all, so its owner is whoever came last.
 deploy: .venv charts ## Install this operator's chart alone, with the image IMG
+	@! $(HELM) status platform --namespace $(NAMESPACE) > /dev/null 2>&1 || { \
+	    echo "The release platform is installed, and two operators would contend for the same resources."; \
+	    echo "Mend: $(HELM) uninstall platform --namespace $(NAMESPACE); resources and CRDs stay."; exit 1; }
 	@image=$(IMG); \
 	$(HELM) upgrade --install $(OPERATOR)-operator charts/$(OPERATOR)-operator --namespace $(NAMESPACE) \
-	    --create-namespace --wait --set image.repository=$${image%:*} --set image.tag=$${image##*:}
+	    --create-namespace --take-ownership --wait --timeout 2m --set image.repository=$${image%:*} --set image.tag=$${image##*:}
 
 undeploy: .venv ## Remove what deploy installed; the CRDs, and so all resources, stay
 	@$(HELM) uninstall $(OPERATOR)-operator --namespace $(NAMESPACE) --ignore-not-found

@@ -58,7 +58,8 @@ def _map(desired: Obj, observed: Any, record: Obj, path: str) -> Iterator[str]:
         child = f"{path}.{key}" if path else key
         node = record.get(f"f:{key}")
         if node is None or key not in observed:
-            yield child
+            if value not in ("", []):  # the API server leaves out what is empty, and then nobody owns it
+                yield child
         else:
             yield from _value(value, observed[key], node, child)
     for name in record:

@@ -187,6 +187,9 @@ class Reconciler(Generic[Resource, Observed]):
             if not paths:
                 return False
             applied = await self._kube.apply(kind, _pinned(desired, uid=observed["metadata"]["uid"]))
+            if kube.resource_version(applied) == kube.resource_version(observed):
+                log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
+                return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
             differed = f"{kind} {name} differed from what this resource asks for"
             self._tell_restored(resource, f"{differed}; put back: {', '.join(paths)}.")

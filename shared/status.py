@@ -51,7 +51,8 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
     progress = verdict.progress
     moving = progress in (Progress.UNDERWAY, Progress.WAITING)
     ready = str(progress is Progress.DONE if verdict.ready is None else verdict.ready)
-    if moving and not _named(earlier, READY):
+    before = _named(earlier, READY)
+    if moving and (not before or (before["status"], before["reason"]) == ("Unknown", verdict.reason)):
         ready = "Unknown"
     said = {
         READY: (ready, verdict.message),

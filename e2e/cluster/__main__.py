@@ -171,12 +171,16 @@ def _kubeconfig_path() -> Path | None:
 
 
 def image(options: argparse.Namespace) -> None:
-    """Build or push an operator's image where there is no docker."""
+    """Build or push an operator's image where there is no docker; a local cluster that runs gets what was built."""
     if options.action == "push":
         images.push(options.names[-1])
         return
     operator, tag = options.names
-    print(images.build(images.operator_image(operator, tag)))
+    archive = images.build(images.operator_image(operator, tag))
+    running = Cluster.running()
+    if running:
+        running.load_images([archive])
+    print(f"{tag}: {archive}{', loaded into the cluster' if running else ''}")
 
 
 def binary(options: argparse.Namespace) -> None:

@@ -55,6 +55,7 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     found = helm("list", "--namespace", NAMESPACE, "--deployed", "--selector", label, "--output", "json")
     if json.loads(found or "[]"):
         return False
+    _refuse_rivals(helm)
     for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
         helm("dependency", "update", chart, "--skip-refresh")
     images = []
@@ -63,7 +64,7 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
         images += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={version}"]
     helm(
         "upgrade", "--install", RELEASE, CHARTS / RELEASE, "--namespace", NAMESPACE, "--create-namespace",
-        "--labels", label, "--wait", "--timeout", "3m", *images,
+        "--take-ownership", "--labels", label, "--wait", "--timeout", "3m", *images,
         mend=f"see why its pods do not come: kubectl --namespace {NAMESPACE} get pods,events, and their logs",
     )  # fmt: skip
     return True
@@ -91,6 +92,17 @@ def apply_samples(kubeconfig: Path | None, say: Callable[[str], None]) -> list[P
             "wait", "--for=condition=Ready", "--timeout=180s", "--filename", sample, kubeconfig=kubeconfig, timeout=200
         )
     return samples
+
+
+def _refuse_rivals(helm: Helm) -> None:
+    """Refuse to run an operator beside the same one that `make deploy` installed by itself."""
+    releases = {release["name"] for release in json.loads(helm("list", "--namespace", NAMESPACE, "--output", "json"))}
+    for operator in operators():
+        if f"{operator}-operator" in releases:
+            raise ClusterError(
+                f"the release {operator}-operator is installed, and two operators would contend for the same resources",
+                f"make undeploy OPERATOR={operator}; resources and CRDs stay",
+            )
 
 
 def _made_of(tags: dict[str, str]) -> str:

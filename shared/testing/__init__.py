@@ -2,7 +2,8 @@
 
 from shared.testing.actor import Actor
 from shared.testing.apiserver import ApiServer
-from shared.testing.faults import Crash, Write, reads, requests, writes
+from shared.testing.faults import Crash, reads, requests, writes
+from shared.testing.requestlog import Write
 from shared.testing.served import Served
 from shared.testing.workloads import Workloads
 

@@ -41,9 +41,7 @@ class Actor:
         query = {"force": "true"} if force else {}
         return self._ask("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH)
 
-    def merge(
-        self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
-    ) -> Obj:
+    def merge(self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None) -> Obj:
         return self._ask("PATCH", kind.path(namespace, name, subresource), body=patch, content_type=MERGE_PATCH)
 
     def update(self, kind: Kind, obj: Obj, *, subresource: str | None = None) -> Obj:

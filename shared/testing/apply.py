@@ -71,9 +71,9 @@ def apply(
         FieldConflict: it would change fields of others, and is not forced.
         Malformed: a list in `config` has an item without its key, or twice.
     """
-    before = records.get(manager, frozenset())
-    after = records | {manager: frozenset(fields_of(schema, config)) - UNTRACKED}
-    gone = with_maps(before) - with_maps(frozenset().union(*after.values()))
+    said = frozenset(fields_of(schema, config))
+    gone = with_maps(records.get(manager, ())) - with_maps(said.union(*(records[other] for other in records if other != manager)))
+    after = records | {manager: said - UNTRACKED}
     new = without(schema, _merge(schema, live, config), gone)
     change = compare(schema, live, new)
     taken = change.added | change.modified

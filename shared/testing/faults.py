@@ -1,11 +1,10 @@
-"""What can go wrong between an operator and the API server, as a script; and the record of what was asked."""
+"""What can go wrong between an operator and the API server, as a script."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from shared.kube import Response, Unavailable
 
@@ -20,12 +19,12 @@ class Crash(BaseException):
     """The operator's process ends here: nothing of its code runs on (so this is no Exception)."""
 
 
-def writes(method: str, path: str) -> bool:
+def writes(method: str, _: str) -> bool:
     """Every mutating request."""
     return method in WRITES
 
 
-def reads(method: str, path: str) -> bool:
+def reads(method: str, _: str) -> bool:
     """Every request that changes nothing."""
     return method not in WRITES
 
@@ -55,11 +54,27 @@ class Faults:
         self._script: list[_Fault] = []
 
     def answer(
-        self, status: int, *, when: When = writes, skip: int = 0, times: int | None = 1, retry_after: float | None = None
+        self,
+        status: int,
+        *,
+        when: When = writes,
+        skip: int = 0,
+        times: int | None = 1,
+        retry_after: float | None = None,
     ) -> None:
-        """Answer with an error status; nothing was done."""
+        """Answer with an error status; nothing was done.
+
+        Args:
+            retry_after: seconds of a Retry-After header.
+        """
         reason = _REASONS.get(status, "")
-        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "reason": reason}
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": status,
+            "reason": reason,
+        }
         body["message"] = f"fault of the test: {status} {reason}".rstrip()
         self._script.append(_Fault(when, skip, times, False, Response(status, body, retry_after)))
 
@@ -115,60 +130,3 @@ def strike(fault: _Fault, method: str, path: str) -> Response:
     if fault.answer is None:
         raise Unavailable(f"no answer from the API server: timed out ({method} {path})")
     return fault.answer
-
-
-class Write(NamedTuple):
-    """A mutating request and what came of it.
-
-    Attributes:
-        verb: CREATE, APPLY, PATCH, UPDATE or DELETE.
-        manager: the field manager; empty for deletions.
-        changed: whether the server's state changed: not by a no-op, nor by a request that was refused or lost.
-        resource_version: of the object afterwards; 0 where the request failed or the object is gone.
-        status: HTTP status of the server's answer, even if a fault kept it back; 0 if it was never asked.
-    """
-
-    verb: str
-    kind: str
-    namespace: str
-    name: str
-    subresource: str
-    manager: str
-    changed: bool
-    resource_version: int
-    status: int
-
-    def __str__(self) -> str:
-        """Short enough to list in an assertion: `APPLY Deployment cache/orders`."""
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.verb} {self.kind} {place}" + (f"/{self.subresource}" if self.subresource else "")
-
-
-@dataclass(slots=True)
-class RequestLog:
-    """What was asked of the server through its transport, since the last `reset`.
-
-    Attributes:
-        all_writes: mutating requests in order, those that failed too.
-        reads: how often something was read, by verb (GET, LIST).
-    """
-
-    all_writes: list[Write] = field(default_factory=list)
-    reads: Counter[str] = field(default_factory=Counter)
-
-    def writes(self, kind: str = "", *, changed: bool | None = None) -> list[Write]:
-        """Mutating requests, of one kind if given, and only those that changed something (or nothing) if asked."""
-        return [
-            write
-            for write in self.all_writes
-            if kind in ("", write.kind) and (changed is None or write.changed == changed)
-        ]
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing at all was asked."""
-        return not self.all_writes and not self.reads.total()
-
-    def reset(self) -> None:
-        self.all_writes.clear()
-        self.reads.clear()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,39 @@ class Request:
             return "APPLY" if self.content_type == APPLY_PATCH else "PATCH"
         return {"POST": "CREATE", "PUT": "UPDATE"}.get(self.method, self.method)
 
+    @classmethod
+    def read(
+        cls,
+        kinds: Iterable[Served],
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Request:
+        """A request as its URL path aims it.
+
+        Raises:
+            Failure: nothing is served there.
+        """
+        parts = path.strip("/").split("/")
+        group, version, rest = (
+            ("", parts[1:2], parts[2:]) if parts[0] == "api" else ("".join(parts[1:2]), parts[2:3], parts[3:])
+        )
+        namespace = ""
+        if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            namespace, rest = rest[1], rest[2:]
+        plural, name, subresource = (*rest, "", "", "")[:3]
+        for served in kinds:
+            kind = served.kind
+            if [kind.group, kind.version, kind.plural] == [group, *version, plural]:
+                known = {"": True, "status": served.status, "scale": bool(served.replicas)}.get(subresource, False)
+                homeless = kind.namespaced and bool(name) and not namespace
+                if known and len(rest) <= 3 and not homeless and (kind.namespaced or not namespace):
+                    content = copy.deepcopy(body)
+                    return cls(method, path, served, namespace, name, subresource, query, content, content_type)
+        raise Failure(404, "NotFound", f"the server could not find the requested resource ({path})")
+
     def not_found(self) -> Failure:
         return Failure(404, "NotFound", f"{self.what} not found")
 
@@ -98,33 +132,6 @@ class Request:
         field, _, rest = message.partition(": ")
         cause = {"reason": "FieldValueInvalid", "field": field, "message": rest}
         return Failure(422, "Invalid", f'{self.kind.name} "{self.name}" is invalid: {message}', [cause])
-
-
-def locate(kinds: Mapping[tuple[str, str, str], Served], path: str) -> tuple[Served, str, str, str]:
-    """What a URL path names: the kind as served, namespace, name and subresource.
-
-    Raises:
-        Failure: nothing is served there.
-    """
-    missing = Failure(404, "NotFound", f"the server could not find the requested resource ({path})")
-    parts = path.strip("/").split("/")
-    if parts[0] == "api":
-        group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
-        raise missing
-    namespace = ""
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
-        namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = (*rest, "", "", "")[:3]
-    served = kinds.get((group, version, plural))
-    if served is None or len(rest) > 3 or (bool(namespace) != served.kind.namespaced and (namespace or name)):
-        raise missing
-    known = {"": True, "status": served.status, "scale": bool(served.replicas)}
-    if not known.get(subresource, False):
-        raise missing
-    return served, namespace, name, subresource
 
 
 def selects(selector: str) -> Callable[[Mapping[str, str]], bool]:

@@ -18,10 +18,6 @@ HASH = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def _healthy(pod: Obj) -> str:
-    return ""
-
-
 class Workloads:
     """Makes what Deployments ask for happen.
 
@@ -32,9 +28,9 @@ class Workloads:
             replaced at any time.
     """
 
-    def __init__(self, server: ApiServer, *, trouble: Callable[[Obj], str] = _healthy) -> None:
+    def __init__(self, server: ApiServer, *, trouble: Callable[[Obj], str] = lambda _: "") -> None:
         self.trouble = trouble
-        self._server = server
+        self.server = server
         self._controller = server.actor("kube-controller-manager")
         self._kubelet = server.actor("kubelet")
         self._made = 0
@@ -56,10 +52,10 @@ class Workloads:
         Returns:
             Whether there was one to make.
         """
-        pods = [pod for _, pod in self._server.objects(POD)]
+        pods = [pod for _, pod in self.server.objects(POD)]
         if any(self._run(pod) for pod in pods):
             return True
-        return any(self._control(deployment) for _, deployment in self._server.objects(DEPLOYMENT))
+        return any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT))
 
     # The kubelet.
 
@@ -83,7 +79,7 @@ class Workloads:
         trouble = self.trouble(pod)
         ready, runs = not trouble, trouble in ("", "Unready")
         before = pod["status"]
-        state = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": {"reason": trouble}}
+        state = {"running": {"startedAt": self.server.now()}} if runs else {"waiting": {"reason": trouble}}
         containers = []
         for container in pod["spec"].get("containers", ()):
             known: Obj = next((c for c in before.get("containerStatuses", ()) if c["name"] == container["name"]), {})
@@ -93,7 +89,6 @@ class Workloads:
                 {
                     "name": container["name"],
                     "image": container["image"],
-                    "imageID": "",
                     "ready": ready,
                     "restartCount": known.get("restartCount", 0) + crashed,
                     "state": known["state"] if same else state,
@@ -121,7 +116,7 @@ class Workloads:
         for name, value in holds:
             text = "True" if value else "False"
             same = known.get(name, {}).get("status") == text
-            since = known[name]["lastTransitionTime"] if same else self._server.now()
+            since = known[name]["lastTransitionTime"] if same else self.server.now()
             found.append({"type": name, "status": text, "lastTransitionTime": since})
         return found
 
@@ -195,14 +190,14 @@ class Workloads:
         uid = deployment["metadata"]["uid"]
         return [
             pod
-            for _, pod in self._server.objects(POD)
+            for _, pod in self.server.objects(POD)
             if any(ref["uid"] == uid for ref in pod["metadata"].get("ownerReferences", ()))
         ]
 
 
 def _least_wanted(pods: list[Obj]) -> Obj:
     """What a ReplicaSet deletes first: a pod that is not ready, else the youngest."""
-    return min(pods, key=lambda pod: (_ready(pod), -int(pod["status"].get("podIP", "0.0.0.0").replace(".", "") or 0)))
+    return min(pods, key=lambda pod: (_ready(pod), -int(pod["metadata"]["resourceVersion"])))
 
 
 def _allowance(deployment: Obj) -> tuple[int, int]:

@@ -240,7 +240,7 @@ def test_people_may_do_with_resources_what_their_role_says(tmp_path: Path, chart
 
         def may(role: str) -> set[str]:
             asked = {verb: ["update" if flags else verb, MEMCACHEDS, *flags] for verb, flags in questions.items()}
-            on = ["--as", role, "--namespace", NAMESPACE, "--kubeconfig", plane.kubeconfig]
+            on = ["--as", role, "--namespace", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
             return {verb for verb, words in asked.items() if succeeds(KUBECTL, "auth", "can-i", *words, *on)}
 
         for role in PEOPLE:

@@ -3,7 +3,7 @@ Names and labels. An operator's chart says which operator it is in Chart.yaml (a
 .Chart.Name would be the alias inside the umbrella chart, and a value could be changed.
 */}}
 
-{{/* The name the operator goes by in the cluster: field manager, managed-by label. No release or override changes it. */}}
+{{/* The name the operator goes by in the cluster: field manager and managed-by label, whatever the release is called. */}}
 {{- define "operator.process" -}}
 {{- index .Chart.Annotations "platform/operator" -}}-operator
 {{- end -}}

@@ -26,7 +26,9 @@ def test_the_first_status_of_a_resource_under_way_is_unknown() -> None:
         "Stalled": ("False", "Creating"),
     }
     second = status.compose(resource(first), {}, Verdict(Progress.UNDERWAY, "Creating", "1 of 3"), NOW)
-    assert conditions(second)["Ready"] == ("False", "Creating")
+    assert conditions(second)["Ready"] == ("Unknown", "Creating"), "nothing is known better yet"
+    third = status.compose(resource(second), {}, Verdict(Progress.UNDERWAY, "ServerFailing", "…"), NOW)
+    assert conditions(third)["Ready"] == ("False", "ServerFailing")
 
 
 def test_done_stalled_and_held() -> None:

@@ -1,0 +1,86 @@
+"""What of a write is the writer's to make: the rest the server sets, keeps or refuses."""
+
+from __future__ import annotations
+
+from shared.kube import Obj
+from shared.testing.requests import Failure, Request, value_at
+from shared.testing.store import Store
+
+OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
+_SERVERS = ("name", "namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SET = frozenset({"resourceVersion", "managedFields", *_SERVERS}) - {"name", "namespace"}
+
+
+def require_match(asked: Request, obj: Obj) -> None:
+    """Make sure that an object is of the kind, name and namespace that the request names; they may be left out.
+
+    Raises:
+        Failure: 400, it is another.
+    """
+    metadata = obj.setdefault("metadata", {})
+    says = (obj.get("apiVersion") or asked.kind.api_version, obj.get("kind") or asked.kind.name)
+    if says != (asked.kind.api_version, asked.kind.name):
+        raise Failure(400, "BadRequest", f"{' '.join(says)} in the data does not match the URL {asked.path}")
+    for name, want in (("name", asked.name), ("namespace", asked.namespace)):
+        if want and metadata.setdefault(name, want) != want:
+            message = f"the {name} of the object ({metadata[name]}) does not match the {name} on the URL ({want})"
+            raise Failure(400, "BadRequest", message)
+
+
+def fresh(asked: Request, obj: Obj, store: Store) -> Obj:
+    """A new object with what the server gives it; where status is a subresource, it starts without."""
+    new: Obj = {"apiVersion": asked.kind.api_version, "kind": asked.kind.name} | obj
+    if asked.served.status:
+        new.pop("status", None)
+    given: Obj = {"uid": store.unique(), "creationTimestamp": store.now()}
+    if asked.served.generation:
+        given["generation"] = 1
+    new["metadata"] = {key: part for key, part in obj["metadata"].items() if key not in _SET} | given
+    return new
+
+
+def bounded(asked: Request, live: Obj, edited: Obj) -> Obj:
+    """The live object with what an edit may change: status by its subresource alone, and some metadata never.
+
+    Raises:
+        Failure: 409, the edit is of another version; 422, of another object.
+    """
+    version, uid = edited["metadata"].get("resourceVersion"), edited["metadata"].get("uid")
+    if version and version != live["metadata"]["resourceVersion"]:
+        raise asked.conflict(OPTIMISTIC_LOCK)
+    # The status subresource of a custom resource puts back all metadata before it is checked: no UID is refused there.
+    if uid and uid != live["metadata"]["uid"] and (asked.served.built_in or asked.subresource != "status"):
+        raise asked.invalid(f'metadata.uid: Invalid value: "{uid}": field is immutable')
+    if asked.subresource == "status":
+        rest = {key: part for key, part in live.items() if key != "status"}
+        return rest | ({"status": edited["status"]} if "status" in edited else {})
+    new: Obj = {"apiVersion": asked.kind.api_version, "kind": asked.kind.name} | edited
+    if asked.served.status:
+        new = {key: part for key, part in new.items() if key != "status"}
+        new |= {"status": live["status"]} if "status" in live else {}
+    kept = {key: live["metadata"][key] for key in (*_SERVERS, "uid", "resourceVersion") if key in live["metadata"]}
+    new["metadata"] = {key: part for key, part in edited["metadata"].items() if key not in _SERVERS} | kept
+    return new
+
+
+def require_fixed(asked: Request, live: Obj, new: Obj) -> None:
+    """Make sure that no field changes that cannot once it is set.
+
+    Raises:
+        Failure: 422, one does.
+    """
+    for path in asked.served.fixed:
+        was, want = value_at(live, path), value_at(new, path)
+        if was is not None and was != want:
+            raise asked.invalid(f"{path}: Invalid value: {want}: field is immutable")
+
+
+def require_home(asked: Request, home: Obj | None) -> None:
+    """Make sure that nothing is created in a namespace that is being deleted.
+
+    Raises:
+        Failure: 403, it is.
+    """
+    if home is not None and home["metadata"].get("deletionTimestamp"):
+        message = f"unable to create new content in namespace {asked.namespace} because it is being terminated"
+        raise Failure(403, "Forbidden", message, [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}])

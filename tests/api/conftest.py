@@ -1,0 +1,74 @@
+"""A real API server for the session; a namespace, its people and its operator for each test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.cluster import kubectl
+from e2e.cluster.controlplane import ControlPlane
+from operators.memcached.api import API
+from shared.kube import HttpTransport, Kube, load_configuration
+from shared.process import install_crds
+from tests.api.gate import Gate
+from tests.api.running import Operator
+from tests.api.world import World
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd and the API server, with our CRDs, and no controllers: what happens, the test does."""
+    with ControlPlane.alone(tmp_path_factory.mktemp("api")) as plane:
+        asyncio.run(install(plane.kubeconfig))
+        yield plane
+
+
+async def install(kubeconfig: Path) -> None:
+    transport = HttpTransport(await load_configuration(str(kubeconfig)))
+    await install_crds(Kube(transport, manager="memcached-operator"), [API])
+    await transport.close()
+
+
+@pytest.fixture
+def world(plane: ControlPlane) -> Iterator[World]:
+    world = World(plane)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, world: World) -> Iterator[Operator]:
+    """The operator, running, for the test's namespace alone."""
+    operator = Operator(plane.kubeconfig, world.namespace)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+def gate(plane: ControlPlane) -> Iterator[Gate]:
+    """Stands between an operator and the API server; sees every request, and can break watches."""
+    with Gate.open(plane) as gate:
+        yield gate
+
+
+@pytest.fixture
+def gated(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Operator]:
+    """The operator, running, behind the gate."""
+    operator = Operator(plane.kubeconfig, world.namespace, host=gate.url)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+def kube(plane: ControlPlane, world: World):  # type: ignore[no-untyped-def]
+    """kubectl in the test's namespace."""
+
+    def run(*arguments: str | Path, stdin: str | None = None) -> str:
+        return kubectl("--namespace", world.namespace, *arguments, kubeconfig=plane.kubeconfig, stdin=stdin)
+
+    return run

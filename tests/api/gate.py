@@ -1,0 +1,148 @@
+"""A reverse proxy between the operator and the API server: it counts what passes, and can break the watches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import aiohttp
+from aiohttp import web
+
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.network import free_ports
+
+GONE = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}}
+"""What the API server says in a watch whose resourceVersion it no longer knows."""
+
+
+class Passed(NamedTuple):
+    """A request that came by."""
+
+    method: str
+    path: str
+    watch: bool
+    status: int
+
+
+class Gate:
+    """Plain HTTP on loopback towards the operator, the administrator's TLS towards the API server.
+
+    Attributes:
+        passed: every request, as soon as its answer begins.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        (self._port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.passed: list[Passed] = []
+        self._watches: set[asyncio.Task[None]] = set()
+        self._broken = False
+        self._held: list[asyncio.Event] = []
+        self._begun = threading.Event()
+
+    @classmethod
+    @contextmanager
+    def open(cls, plane: ControlPlane) -> Iterator[Gate]:
+        gate = cls(plane)
+        thread = threading.Thread(target=lambda: asyncio.run(gate._serve()), name="gate")
+        thread.start()
+        assert gate._begun.wait(10), "the gate did not open"
+        try:
+            yield gate
+        finally:
+            gate._loop.call_soon_threadsafe(gate._end.set)
+            thread.join(10)
+
+    @contextmanager
+    def watches_broken(self) -> Iterator[None]:
+        """No watch brings anything meanwhile; afterwards each is told that what it asks for is too old (410)."""
+        self._broken = True
+        count = len(self._watches)
+        self._loop.call_soon_threadsafe(self._cut)
+        self._wait_for(lambda: len(self._held) == count, "the watches to come again")
+        yield
+        self._broken = False
+        self._loop.call_soon_threadsafe(self._release)
+
+    def wait_for_watches(self, count: int) -> None:
+        self._wait_for(lambda: len(self._watches) == count, f"{count} watches")
+
+    @staticmethod
+    def _wait_for(holds, what: str) -> None:  # type: ignore[no-untyped-def]
+        deadline = time.monotonic() + 15
+        while not holds():
+            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            time.sleep(0.02)
+
+    def _cut(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+
+    def _release(self) -> None:
+        for held in self._held:
+            held.set()
+        self._held.clear()
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        context = ssl.create_default_context(cafile=str(self._plane.authority.pair.certificate))
+        context.load_cert_chain(self._plane.admin.certificate, self._plane.admin.key)
+        connector = aiohttp.TCPConnector(ssl=context, limit=0)
+        async with aiohttp.ClientSession(self._plane.url, connector=connector, auto_decompress=False) as self._upstream:
+            application = web.Application()
+            application.router.add_route("*", "/{path:.*}", self._pass)
+            runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", self._port).start()
+            self._begun.set()
+            await self._end.wait()
+            self._release()
+            self._cut()
+            await runner.cleanup()
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        watch = "watch" in request.query
+        if watch and self._broken:
+            return await self._hold(request)
+        headers = {name: request.headers[name] for name in ("Accept", "Content-Type") if name in request.headers}
+        body = await request.read()
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with self._upstream.request(
+            request.method, request.rel_url, headers=headers, data=body or None, timeout=timeout
+        ) as answer:
+            self.passed.append(Passed(request.method, request.path, watch, answer.status))
+            response = web.StreamResponse(
+                status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")}
+            )
+            await response.prepare(request)
+            copying = asyncio.create_task(_copy(answer, response))
+            if watch:
+                self._watches.add(copying)
+            try:
+                await copying
+            except asyncio.CancelledError:
+                if request.transport is not None:
+                    request.transport.abort()  # a cut watch does not end well
+                raise
+            finally:
+                self._watches.discard(copying)
+            await response.write_eof()
+            return response
+
+    async def _hold(self, request: web.Request) -> web.StreamResponse:
+        released = asyncio.Event()
+        self._held.append(released)
+        await released.wait()
+        return web.Response(text=json.dumps(GONE) + "\n", content_type="application/json")
+
+
+async def _copy(answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+    async for chunk in answer.content.iter_any():
+        await response.write(chunk)

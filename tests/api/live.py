@@ -1,0 +1,92 @@
+"""A real API server in the place of the in-memory one, so that the same people and controllers act on both."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+from urllib.parse import urlencode, urlsplit
+
+from e2e.cluster.controlplane import ControlPlane
+from shared.kube import POD, Kind, Obj, Response
+from shared.testing import Actor, ApiServer
+
+
+class LiveServer:
+    """What `Actor` and `Workloads` need of a server, over HTTP, in one namespace.
+
+    Nothing here waits or retries: an answer is what the API server said to one request.
+    """
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        context = ssl.create_default_context(cafile=str(plane.authority.pair.certificate))
+        context.load_cert_chain(plane.admin.certificate, plane.admin.key)
+        address = urlsplit(plane.url)
+        self._connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context)
+        self.namespace = namespace
+
+    def handle(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Response:
+        text = None if body is None else json.dumps(body)
+        url = path + ("?" + urlencode(query) if query else "")
+        self._connection.request(method, url, text, {"Content-Type": content_type, "Accept": "application/json"})
+        with self._connection.getresponse() as answer:
+            said = answer.read()
+            return Response(answer.status, json.loads(said) if said.startswith(b"{") else said.decode())
+
+    def objects(self, kind: Kind) -> list[tuple[tuple[str, str], Obj]]:
+        """The namespace's objects of a kind, as a controller that compares them with its own wants them."""
+        found = self.actor("reader").list(kind, self.namespace)
+        return [((obj["metadata"]["namespace"], obj["metadata"]["name"]), _without_zeros(obj)) for obj in found]
+
+    def actor(self, name: str) -> Actor:
+        actor = _Kubelet if name == "kubelet" else Actor
+        return actor(self.as_server, name)
+
+    @property
+    def as_server(self) -> ApiServer:
+        """For signatures that name the in-memory server."""
+        return cast("ApiServer", self)
+
+    def now(self) -> str:
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Kubelet(Actor):
+    """A pod's node is set by a binding, as the scheduler does: the real server takes no patch for it."""
+
+    def merge(
+        self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
+    ) -> Obj:
+        node = patch.get("spec", {}).get("nodeName")
+        if kind != POD or not node:
+            return super().merge(kind, namespace, name, patch, subresource=subresource)
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        return self._ask("POST", kind.path(namespace, name, "binding"), body=binding)
+
+
+def _without_zeros(value: Any) -> Any:
+    """Without what Go writes of fields that nobody set."""
+    if isinstance(value, list):
+        return [_without_zeros(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: _without_zeros(part)
+            for key, part in value.items()
+            if part not in (None, "") and (key, part) != ("lastState", {})
+        }
+    return value

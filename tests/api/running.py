@@ -1,0 +1,169 @@
+"""The memcached operator inside the test's process, in a thread and an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from e2e.cluster.network import free_ports
+from operators.memcached.__main__ import controller
+from shared.kube import HttpTransport, Kube, Response, Transport, Unavailable, load_configuration
+from shared.options import parse_options
+from shared.process import Process
+from shared.testing.faults import WRITES, Faults, strike
+
+NAME = "memcached-operator"
+
+
+class Asked(NamedTuple):
+    """A request of the operator, and the server's answer to it, even if a fault kept the answer back.
+
+    Attributes:
+        status: HTTP status; 0 if the request never got there.
+    """
+
+    method: str
+    path: str
+    status: int
+    query: Mapping[str, str]
+
+
+class Wire:
+    """A `Transport` around the real one that writes down what is asked and brings what can go wrong.
+
+    Attributes:
+        asked: every request, in order.
+    """
+
+    def __init__(self) -> None:
+        self.faults = Faults()
+        self.asked: list[Asked] = []
+        self.transport: Transport | None = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Response:
+        fault = self.faults.next(method, path)
+        answer = None
+        if fault is None or fault.landed:
+            assert self.transport is not None
+            try:
+                answer = await self.transport.request(
+                    method, path, query=query, body=body, content_type=content_type
+                )
+            except Unavailable:
+                self.asked.append(Asked(method, path, 0, query))
+                raise
+        self.asked.append(Asked(method, path, answer.status if answer else 0, query))
+        if fault is not None:
+            return strike(fault, method, path)
+        assert answer is not None
+        return answer
+
+    @property
+    def writes(self) -> list[Asked]:
+        return [asked for asked in self.asked if asked.method in WRITES]
+
+    @property
+    def created(self) -> Counter[str]:
+        """How often each object came to be by us, events aside."""
+        return Counter(asked.path for asked in self.writes if asked.status == 201 and "/events" not in asked.path)
+
+
+class Operator:
+    """The operator as a process is started and ended; each start has an empty cache.
+
+    Args:
+        kubeconfig: whose rights it has.
+        namespaces: what it watches; none means all.
+        host: the API server's address, where something stands between.
+        name: its name; two of one name would fight for the same objects.
+    """
+
+    def __init__(
+        self, kubeconfig: Path, *namespaces: str, host: str = "", name: str = NAME, resync: float = 3600
+    ) -> None:
+        self.wire = Wire()
+        self._kubeconfig = str(kubeconfig)
+        self._host = host
+        (port,) = free_ports(1)
+        self._ready = f"http://127.0.0.1:{port}/readyz"
+        arguments = ["--watch-namespace", ",".join(namespaces), "--resync", str(resync), "--operator-name", name]
+        addresses = ["--metrics-bind-address", "0", "--health-probe-bind-address", f"127.0.0.1:{port}"]
+        self._options = parse_options(NAME, "memcached", [*arguments, *addresses], {})
+        self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Start, and wait until its cache is filled."""
+        self._begun.clear()
+        self._thread = threading.Thread(target=self._run, name="operator")
+        self._thread.start()
+        deadline = time.monotonic() + 20
+        while not self._answers_ready():
+            if self._error:
+                raise self._error
+            assert time.monotonic() < deadline, "the operator did not become ready"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it as a signal would; does nothing if it does not run."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        if self._begun.wait(5) and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        thread.join(15)
+        assert not thread.is_alive(), "the operator did not end"
+        if self._error:
+            raise self._error
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            self._error = error
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._process())
+        self._begun.set()
+        await self._task
+
+    async def _process(self) -> None:
+        configuration = await load_configuration(self._kubeconfig)
+        configuration.host = self._host or configuration.host
+        transport = HttpTransport(configuration)
+        self.wire.transport = transport
+        kube = Kube(self.wire, manager=self._options.operator_name)
+        try:
+            await Process(controller(self._options), self._options, kube, configuration).run()
+        finally:
+            await transport.close()
+
+    def _answers_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(self._ready, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False

@@ -1,0 +1,138 @@
+"""One namespace of a real API server with everybody who acts in it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from e2e.cluster.controlplane import ControlPlane
+from operators.memcached.api import API
+from shared import status
+from shared.kube import DEPLOYMENT, EVENT, POD, SERVICE, Kind, KubeError, NotFound, Obj
+from shared.testing import Workloads
+from shared.testing.served import NAMESPACE
+from tests.api.live import LiveServer
+
+MEMCACHED = API.kind
+OWNED = (DEPLOYMENT, SERVICE)
+
+_numbers = itertools.count(1)
+
+
+class World:
+    """A namespace of its own, a person with kubectl, and Kubernetes' controllers (played by `Workloads`).
+
+    Attributes:
+        person: whoever uses the cluster.
+        workloads: the Deployment controller and the kubelet; they move whenever the test waits.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.namespace = f"test-{next(_numbers)}"
+        self._live = LiveServer(plane, self.namespace)
+        self.person = self._live.actor("person")
+        self.workloads: Workloads | None = Workloads(self._live.as_server)
+        self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+
+    def close(self) -> None:
+        """Leave no resource behind: without controllers nobody ends the namespace."""
+        for kind in (MEMCACHED, DEPLOYMENT, POD):
+            for obj in self.person.list(kind, self.namespace):
+                self.person.merge(kind, self.namespace, obj["metadata"]["name"], {"metadata": {"finalizers": None}})
+                self._delete_if_there(kind, obj["metadata"]["name"])
+        self._live.close()
+
+    def create(self, name: str = "cache", **spec: Any) -> Obj:
+        """Make a Memcached; one server where no size is given."""
+        metadata = {"name": name, "namespace": self.namespace}
+        body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": metadata}
+        return self.person.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
+
+    def change(self, name: str = "cache", **spec: Any) -> Obj:
+        return self.person.merge(MEMCACHED, self.namespace, name, {"spec": spec})
+
+    def get(self, kind: Kind, name: str = "cache") -> Obj:
+        return self.person.get(kind, self.namespace, name)
+
+    def find(self, kind: Kind, name: str = "cache") -> Obj | None:
+        try:
+            return self.get(kind, name)
+        except NotFound:
+            return None
+
+    def edit(self, kind: Kind, patch: Obj, name: str = "cache") -> Obj:
+        return self.person.merge(kind, self.namespace, name, patch)
+
+    def delete(self, kind: Kind, name: str = "cache", **options: Any) -> None:
+        self.person.delete(kind, self.namespace, name, **options)
+
+    def list(self, kind: Kind) -> list[Obj]:
+        return self.person.list(kind, self.namespace)
+
+    def condition(self, name: str = "cache", *, of: str = status.READY) -> Obj:
+        return status.condition(self.find(MEMCACHED, name) or {}, of)
+
+    def is_ready(self, name: str = "cache") -> bool:
+        """Ready, and that of the newest spec."""
+        obj = self.find(MEMCACHED, name) or {"metadata": {}}
+        current = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation")
+        return current and status.is_true(obj, status.READY)
+
+    def events(self, name: str = "cache", reason: str = "") -> list[Obj]:
+        """What was told of a resource, in order."""
+        told = [event for event in self.list(EVENT) if event["involvedObject"]["name"] == name]
+        return sorted(
+            (event for event in told if reason in ("", event["reason"])),
+            key=lambda event: int(event["metadata"]["resourceVersion"]),
+        )
+
+    def eventually(self, check: Callable[[], Any], seconds: float = 20.0) -> Any:
+        """Wait until something holds, while Kubernetes' controllers do their part; returns what the check says."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.settle()
+            found = check()
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"it did not come; the resources: {self._statuses()}"
+            time.sleep(0.05)
+
+    def settle(self) -> None:
+        """Let Kubernetes' controllers finish; what changes under their hands is theirs to see again."""
+        if self.workloads is None:
+            return
+        try:
+            self.workloads.settle()
+        except KubeError:
+            pass
+
+    def snapshot(self) -> list[Obj]:
+        """The resources and what they own, without what differs from run to run."""
+        kinds = (MEMCACHED, *OWNED)
+        return [masked(obj) for kind in kinds for obj in self.list(kind)]
+
+    def _statuses(self) -> list[Any]:
+        return [(obj["metadata"]["name"], obj.get("status")) for obj in self.list(MEMCACHED)]
+
+    def _delete_if_there(self, kind: Kind, name: str) -> None:
+        try:
+            self.delete(kind, name, gracePeriodSeconds=0)
+        except NotFound:
+            pass
+
+
+_VARYING = frozenset(
+    {"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time"}
+    | {"namespace", "nodes", "servers", "managedFields", "clusterIP", "clusterIPs"}
+)
+
+
+def masked(value: Any) -> Any:
+    """An object, or a part of one, without what differs from run to run and from one life to the next."""
+    if isinstance(value, list):
+        return [masked(item) for item in value]
+    if isinstance(value, dict):
+        return {key: masked(part) for key, part in value.items() if key not in _VARYING}
+    return value

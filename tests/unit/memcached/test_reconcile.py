@@ -1,0 +1,385 @@
+"""The whole operator on the in-memory API server: what it writes, when it writes nothing, and that it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.memcached.__main__ import controller
+from shared.kube import DEPLOYMENT, POD, SERVICE, Obj
+from shared.options import parse_options
+from shared.testing import Crash, writes
+from shared.testing.harness import NAMESPACE, Harness
+from shared.testing.served import CONFIG_MAP
+from tests.unit.memcached.world import resource as parsed
+
+CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
+KIND = CONTROLLER.kind
+
+
+@pytest.fixture
+async def harness() -> Harness:
+    return Harness(CONTROLLER)
+
+
+async def created(harness: Harness, **spec: Any) -> Obj:
+    harness.apply("cache", **({"size": 2} | spec))
+    await harness.settle()
+    return harness.resource("cache")
+
+
+def conditions(resource: Obj) -> dict[str, str]:
+    return {found["type"]: found["status"] for found in resource["status"]["conditions"]}
+
+
+def reason(resource: Obj) -> str:
+    return str(resource["status"]["conditions"][0]["reason"])
+
+
+async def test_a_resource_becomes_servers_and_its_status_lists_them(harness: Harness) -> None:
+    resource = await created(harness)
+    assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
+    pods = [pod for _, pod in harness.server.objects(POD)]
+    assert resource["status"]["nodes"] == [pod["metadata"]["name"] for pod in pods]
+    assert resource["status"]["servers"] == sorted(f"{pod['status']['podIP']}:11211" for pod in pods)
+    assert [found for found, _ in await harness.events()] == ["Creating", "Ready"]
+
+
+async def test_creation_costs_no_more_writes_than_its_objects_and_two(harness: Harness) -> None:
+    harness.apply("cache", size=2)
+    await harness.run()
+    assert [str(write.verb) for write in harness.server.log.writes()] == ["APPLY", "APPLY", "PATCH"]
+    await harness.settle()
+    ready = harness.server.log.writes("Memcached")
+    assert len(harness.server.log.writes()) - len(ready) == 2, "Service and Deployment once each"
+    assert not harness.server.log.reads, "all that was read came from the cache"
+
+
+async def test_a_healthy_resource_costs_no_write_and_no_read(harness: Harness) -> None:
+    await created(harness)
+    harness.server.log.reset()
+    for _ in range(3):
+        for key in harness.cache.keys(KIND):
+            harness.queue.add(key)
+        harness.person.merge(KIND, NAMESPACE, "cache", {"metadata": {"annotations": {"a": str(_)}}})
+        await harness.settle()
+    assert harness.server.log.silent, harness.server.log.writes()
+
+
+async def test_a_restarted_operator_writes_nothing_about_what_is_well(harness: Harness) -> None:
+    await created(harness)
+    harness.server.log.reset()
+    await harness.restart().settle()
+    assert harness.server.log.silent, harness.server.log.writes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        (DEPLOYMENT, {"spec": {"replicas": 7}}),
+        (DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}}),
+        (DEPLOYMENT, {"metadata": {"ownerReferences": None}}),
+        (DEPLOYMENT, {"spec": {"template": {"spec": {"securityContext": None}}}}),
+        (SERVICE, {"spec": {"ports": None}}),
+        (SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}),
+    ],
+)
+async def test_what_a_stranger_edits_is_put_back_and_told(harness: Harness, kind: Any, edit: Obj) -> None:
+    await created(harness)
+    before = harness.person.get(kind, NAMESPACE, "cache")
+    harness.person.merge(kind, NAMESPACE, "cache", edit)
+    await harness.settle()
+    after = harness.person.get(kind, NAMESPACE, "cache")
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
+    assert "Restored" in [found for found, _ in await harness.events()]
+
+
+async def test_what_a_stranger_adds_is_left(harness: Harness) -> None:
+    await created(harness)
+    harness.server.log.reset()
+    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"theirs": "yes"}}})
+    await harness.settle()
+    assert harness.server.log.silent
+    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["theirs"] == "yes"
+
+
+@pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
+async def test_what_a_stranger_deletes_is_made_again(harness: Harness, kind: Any) -> None:
+    await created(harness)
+    harness.person.delete(kind, NAMESPACE, "cache")
+    await harness.settle()
+    assert harness.person.get(kind, NAMESPACE, "cache")
+    assert conditions(harness.resource("cache"))["Ready"] == "True"
+
+
+@pytest.mark.parametrize("controlled", [False, True], ids=["a person's", "another controller's"])
+async def test_an_object_of_anothers_is_left_alone_until_it_is_gone(harness: Harness, controlled: bool) -> None:
+    shop = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": NAMESPACE}}
+    uid = harness.person.create(CONFIG_MAP, shop)["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "shop", "uid": uid, "controller": True}
+    metadata = {"name": "cache", "namespace": NAMESPACE, **({"ownerReferences": [owner]} if controlled else {})}
+    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+    before = harness.person.create(SERVICE, theirs)
+    resource = await created(harness)
+    assert harness.person.get(SERVICE, NAMESPACE, "cache") == before
+    assert conditions(resource)["Stalled"] == "True"
+    assert reason(resource) == "NotOurs"
+    message = resource["status"]["conditions"][0]["message"]
+    assert ("belongs to ConfigMap shop" if controlled else "was not made by this operator") in message
+    assert not harness.server.objects(DEPLOYMENT), "nothing after the step that stalled"
+    harness.person.delete(SERVICE, NAMESPACE, "cache")
+    [key] = harness.cache.keys(KIND)
+    harness.queue.add(key)
+    await harness.settle()
+    assert conditions(harness.resource("cache"))["Ready"] == "True"
+
+
+async def test_an_orphan_of_ours_is_taken_up(harness: Harness) -> None:
+    await created(harness)
+    harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
+    harness.server.collect_garbage()
+    uid = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
+    resource = await created(harness)
+    deployment = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    assert deployment["metadata"]["uid"] == uid
+    assert deployment["metadata"]["ownerReferences"][0]["uid"] == resource["metadata"]["uid"]
+
+
+async def test_a_deleted_resource_is_not_worked_on(harness: Harness) -> None:
+    await created(harness)
+    harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Foreground")
+    harness.server.log.reset()
+    await harness.run()
+    assert harness.server.log.silent
+    harness.server.collect_garbage()
+    await harness.settle()
+    assert not harness.server.objects(DEPLOYMENT)
+
+
+async def test_a_spec_that_cannot_be_stalls_and_what_runs_goes_on(harness: Harness) -> None:
+    before = await created(harness)
+    deployment = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    harness.apply("cache", size=2, memoryMB=1)
+    await harness.settle()
+    stalled = harness.resource("cache")
+    assert (reason(stalled), conditions(stalled)["Stalled"]) == ("InvalidSpec", "True")
+    assert "spec.memoryMB: 1 is too small; give at least 8." in stalled["status"]["conditions"][0]["message"]
+    assert stalled["status"]["servers"] == before["status"]["servers"]
+    harness.apply("cache", size=2)
+    await harness.settle()
+    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"] == deployment["spec"]
+    assert conditions(harness.resource("cache"))["Ready"] == "True"
+
+
+async def test_a_passing_failure_is_no_news_and_a_lasting_one_is(harness: Harness) -> None:
+    await created(harness)
+    harness.server.faults.answer(500, when=lambda method, path: "deployments" in path, times=None)
+    harness.apply("cache", size=3)
+    [key] = harness.cache.keys(KIND)
+    for attempt in range(4):
+        harness.queue.add(key)
+        await harness.run()
+        told = "ApiUnavailable" in reason(harness.resource("cache"))
+        assert told is (attempt >= 2)
+    assert harness.resource("cache")["status"]["servers"], "what runs is reported all the same"
+    harness.server.faults.clear()
+    await harness.settle()
+    assert reason(harness.resource("cache")) == "Ready"
+
+
+Scenario = Callable[[Harness], Any]
+
+
+async def create(harness: Harness) -> None:
+    await created(harness)
+
+
+async def scale(harness: Harness) -> None:
+    await created(harness)
+    harness.apply("cache", size=1)
+    await harness.settle()
+
+
+async def change(harness: Harness) -> None:
+    await created(harness)
+    harness.apply("cache", size=2, version="1.6.18", labels={"team": "web"})
+    await harness.settle()
+
+
+def end_state(harness: Harness) -> list[Any]:
+    """Everything but what differs from run to run; pods by number."""
+    volatile = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "observedGeneration"}
+    volatile |= {"lastUpdateTime", "lastTransitionTime"}
+
+    def mask(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: mask(inner) for key, inner in value.items() if key not in volatile}
+        return [mask(inner) for inner in value] if isinstance(value, list) else value
+
+    objects: list[Any] = [mask(obj) for kind in (DEPLOYMENT, SERVICE) for _, obj in harness.server.objects(kind)]
+    status = mask(harness.resource("cache")["status"])
+    for changing in ("nodes", "servers", "conditions"):
+        status.pop(changing)
+    pods = len(harness.server.objects(POD))
+    return [*objects, status, pods, conditions(harness.resource("cache"))]
+
+
+async def undisturbed(scenario: Scenario) -> tuple[list[Any], int]:
+    harness = Harness(CONTROLLER)
+    await scenario(harness)
+    return end_state(harness), len(harness.server.log.writes())
+
+
+SCENARIOS = (create, scale, change)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("fault", ["409", "429", "500", "request lost", "answer lost"])
+async def test_every_write_may_fail_once_and_the_end_is_the_same(scenario: Scenario, fault: str) -> None:
+    expected, count = await undisturbed(scenario)
+    for nth in range(count):
+        harness = Harness(CONTROLLER)
+        faults = harness.server.faults
+        if fault == "request lost":
+            faults.lose_request(skip=nth)
+        elif fault == "answer lost":
+            faults.lose_answer(skip=nth)
+        else:
+            faults.answer(int(fault), skip=nth)
+        await scenario(harness)
+        assert not faults.pending, "the fault struck"
+        assert end_state(harness) == expected, f"{fault} at write {nth + 1} of {count}"
+        assert len(harness.server.log.writes("Deployment")) <= 4
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_the_operator_may_die_at_every_write_and_the_end_is_the_same(scenario: Scenario, after: bool) -> None:
+    expected, count = await undisturbed(scenario)
+    for nth in range(1, count + 1):
+        harness = Harness(CONTROLLER)
+        faults = harness.server.faults
+        (faults.crash_after if after else faults.crash_before)(nth, when=writes)
+        reborn = harness
+        try:
+            await scenario(harness)
+        except Crash:
+            reborn = harness.restart()
+            await reborn.settle()
+            await scenario(reborn)
+        assert end_state(reborn) == expected, f"crash at write {nth} of {count}"
+
+
+async def test_a_view_older_than_its_own_deletion_deletes_and_makes_nothing_again(harness: Harness) -> None:
+    """The events of a deletion and a new creation are held back: the operator acts on what is no longer so."""
+    await created(harness)
+    harness.server.watches.hold()
+    harness.person.delete(DEPLOYMENT, NAMESPACE, "cache")
+    harness.apply("cache", size=3)
+    new = harness.person.create(
+        DEPLOYMENT,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "cache", "namespace": NAMESPACE},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}},
+            },
+        },
+    )
+    [key] = harness.cache.keys(KIND)
+    harness.queue.add(key)
+    await harness.run()
+    kept = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    assert kept["metadata"]["uid"] == new["metadata"]["uid"]
+    assert kept["spec"]["selector"] == {"matchLabels": {"a": "b"}}
+    harness.server.watches.release()
+    await harness.settle()
+    assert reason(harness.resource("cache")) == "NotOurs"
+
+
+SIZES = st.integers(0, 4)
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("size"), SIZES),
+        st.tuples(st.just("version"), st.sampled_from(["1.6.18", "1.6.38"])),
+        st.tuples(st.just("paused"), st.booleans()),
+        st.tuples(st.just("memoryMB"), st.sampled_from([1, 64, 128])),
+        st.tuples(st.just("fault"), st.sampled_from([409, 429, 500, 503])),
+        st.tuples(st.just("lost"), st.booleans()),
+        st.tuples(st.just("delete"), st.sampled_from([DEPLOYMENT, SERVICE])),
+        st.tuples(st.just("kill"), st.integers(0, 3)),
+        st.tuples(st.just("restart"), st.none()),
+        st.tuples(st.just("missed"), st.booleans()),
+        st.tuples(st.just("run"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(MOVES)
+def test_whatever_happens_it_converges_and_stays(moves: list[tuple[str, Any]]) -> None:
+    """Eventually stable reconciliation: once nobody interferes, the world matches the spec, and stays so unwritten."""
+    asyncio.run(_converges_and_stays(moves))
+
+
+async def _converges_and_stays(moves: list[tuple[str, Any]]) -> None:
+    harness = Harness(CONTROLLER)
+    spec: dict[str, Any] = {"size": 2}
+    harness.apply("cache", **spec)
+    for move, value in moves:
+        harness = await _move(harness, spec, move, value)
+    harness.server.faults.clear()
+    harness.server.watches.release()
+    spec |= {"paused": False, "memoryMB": 64}
+    harness.apply("cache", **spec)
+    harness.relist()
+    await harness.settle()
+    resource = harness.resource("cache")
+    assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
+    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == spec["size"]
+    [(_, deployment)] = harness.server.objects(DEPLOYMENT)
+    image = f"memcached:{spec.get('version', parsed().spec.version)}"
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    harness.server.log.reset()
+    for key in harness.cache.keys(KIND):
+        harness.queue.add(key)
+    await harness.settle()
+    assert harness.server.log.silent, harness.server.log.writes()
+
+
+async def _move(harness: Harness, spec: dict[str, Any], move: str, value: Any) -> Harness:
+    if move in ("size", "version", "paused", "memoryMB"):
+        spec[move] = value
+        harness.apply("cache", **spec)
+    elif move == "fault":
+        harness.server.faults.answer(value)
+    elif move == "lost":
+        (harness.server.faults.lose_answer if value else harness.server.faults.lose_request)()
+    elif move == "delete" and harness.server.objects(value):
+        harness.person.delete(value, NAMESPACE, "cache")
+    elif move == "kill" and len(harness.server.objects(POD)) > value:
+        pod = harness.server.objects(POD)[value][1]
+        harness.person.delete(POD, NAMESPACE, pod["metadata"]["name"])
+    elif move == "restart":
+        harness = harness.restart()
+    elif move == "missed":
+        if value:
+            harness.server.watches.hold()
+        else:
+            harness.server.watches.drop()
+            harness.server.watches.release()
+            harness.relist()
+    else:
+        await harness.run()
+        harness.workloads.step()
+    return harness
