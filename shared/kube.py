@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,6 +29,9 @@ Obj = dict[str, Any]
 
 REQUEST_TIMEOUT = 30.0
 """Seconds until a request that got no answer counts as failed."""
+
+TOKEN_AGE = 300.0
+"""Seconds after which credentials of a kubeconfig are read anew."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -347,24 +350,34 @@ async def load_configuration(kubeconfig: str | None) -> kubernetes_client.Config
     Raises:
         KubeError: there is no usable configuration; the message says what was tried.
     """
-    configuration = kubernetes_client.Configuration()
+    configuration: Any = kubernetes_client.Configuration()
     loader: Any = kubernetes_config  # it is not typed
     try:
         if not kubeconfig and (SERVICE_ACCOUNT / "token").exists():
             loader.load_incluster_config(client_configuration=configuration)
         else:
             await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+            configuration.refresh_api_key_hook = _renewal(kubeconfig)
     except (kubernetes_config.ConfigException, OSError) as error:
         where = kubeconfig or "the pod's service account or the default kubeconfig"
         raise KubeError(f"no Kubernetes to talk to: {where}: {error}. Give --kubeconfig or set KUBECONFIG.") from None
     configuration.connection_pool_maxsize = 64
-    return configuration
+    loaded: kubernetes_client.Configuration = configuration
+    return loaded
 
 
-def meta(obj: Obj) -> Obj:
-    """An object's metadata."""
-    metadata: Obj = obj["metadata"]
-    return metadata
+def _renewal(kubeconfig: str | None) -> Callable[[kubernetes_client.Configuration], Awaitable[None]]:
+    """Reads a kubeconfig anew now and then: tokens of exec plugins live for minutes. In a pod the client does so."""
+    loader: Any = kubernetes_config
+    renewed = time.monotonic()
+
+    async def renew(configuration: kubernetes_client.Configuration) -> None:
+        nonlocal renewed
+        if time.monotonic() - renewed > TOKEN_AGE:
+            renewed = time.monotonic()  # first, so that requests meanwhile do not renew it again
+            await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+
+    return renew
 
 
 def resource_version(obj: Obj) -> int:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import kopf
@@ -117,6 +118,7 @@ class Process:
         self._collections = {
             kind.path(namespace): (kind, namespace) for kind in controller.kinds for namespace in self._namespaces
         }
+        self._prefix = urlsplit(configuration.host).path.rstrip("/")  # of an API server behind a proxy
         self._unlisted = set(self._collections)
         self._synced = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -240,7 +242,7 @@ class Process:
         return kopf.AiohttpSession(server=configuration.host, aiohttp_session=session)
 
     async def _on_request(self, _: Any, __: Any, request: aiohttp.TraceRequestEndParams) -> None:
-        path = request.url.path
+        path = request.url.path.removeprefix(self._prefix)
         listed = request.method == "GET" and request.response.status == 200 and "watch" not in request.url.query
         if listed and path in self._collections:
             self._start(self._refresh(path), f"list {path}")
