@@ -16,19 +16,18 @@ import yaml
 from pydantic import BaseModel
 
 from shared.kube import CRD, Kind, Obj
+from shared.spec import Rule
 
 HEADER = "# Generated from the operator's api.py by `make manifests`. Do not edit.\n"
 
 _KEPT = frozenset(
     {
         "type", "description", "default", "format", "pattern", "enum", "minimum", "maximum", "minLength", "maxLength",
-        "minItems", "maxItems", "minProperties", "maxProperties", "required", "uniqueItems", "multipleOf",
+        "minItems", "maxItems", "minProperties", "maxProperties", "required", "multipleOf",
     }
 )  # fmt: skip
-
-
 _TURNED = frozenset(
-    {"title", "$defs", "$ref", "anyOf", "allOf", "properties", "items", "additionalProperties",
+    {"title", "$defs", "$ref", "anyOf", "allOf", "const", "properties", "items", "additionalProperties",
      "exclusiveMinimum", "exclusiveMaximum"}
 )  # fmt: skip
 """Keywords that are dropped, or said in another way."""
@@ -71,7 +70,7 @@ class Resource:
         spec: model of `.spec`.
         status: model of `.status`.
         description: what the resource is, for `kubectl explain`.
-        rules: CEL rules over the whole resource, as (rule, message).
+        rules: rules over the whole resource; in Python over what the operator parses it to.
     """
 
     kind: Kind
@@ -82,7 +81,7 @@ class Resource:
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     scale: Scale | None = None
-    rules: tuple[tuple[str, str], ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 def to_yaml(resource: Resource) -> str:
@@ -154,7 +153,7 @@ def _root(resource: Resource) -> Obj:
         },
     }
     if resource.rules:
-        root["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in resource.rules]
+        root["x-kubernetes-validations"] = [rule.schema() for rule in resource.rules]
     return root
 
 
@@ -170,8 +169,11 @@ def structural(model: type[BaseModel]) -> Obj:
 
 def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Obj:
     if "$ref" in schema:
-        target = models[schema["$ref"].rpartition("/")[2]]
-        return _node({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, models, path)
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in models:
+            raise TypeError(f"{path}: {name} holds itself, and a structural schema ends somewhere")
+        others = {key: value for key, value in models.items() if key != name}
+        return _node({**models[name], **{key: value for key, value in schema.items() if key != "$ref"}}, others, path)
     if len(schema.get("allOf", ())) == 1:
         return _node({**schema["allOf"][0], **{k: v for k, v in schema.items() if k != "allOf"}}, models, path)
     if "anyOf" in schema and not schema.get("x-kubernetes-int-or-string"):
@@ -188,6 +190,7 @@ def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Ob
     elif isinstance(schema.get("additionalProperties"), dict):
         node["additionalProperties"] = _node(schema["additionalProperties"], models, f"{path}[*]")
     if "items" in schema:
+        node.setdefault("x-kubernetes-list-type", "atomic")
         node["items"] = _node(schema["items"], models, f"{path}[]")
         if _has_default(node["items"]):
             raise TypeError(f"{path}: a default inside a list's items keeps GitOps tools out of sync for ever")
@@ -204,6 +207,8 @@ def _keywords(schema: Mapping[str, Any], path: str) -> Obj:
     node = {key: value for key, value in schema.items() if key not in _TURNED}
     if node.get("default", ...) is None:
         del node["default"]
+    if "const" in schema:
+        node["enum"] = [schema["const"]]
     for bound in ("Minimum", "Maximum"):
         if f"exclusive{bound}" in schema:  # Kubernetes writes exclusive bounds as JSON Schema draft 4 did
             node |= {bound.lower(): schema[f"exclusive{bound}"], f"exclusive{bound}": True}

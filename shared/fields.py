@@ -18,6 +18,7 @@ from shared.kube import Obj
 from shared.quantity import parse_quantity
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
+_DEFAULT_KEYS = {"protocol": "TCP"}
 _QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
 
 
@@ -58,7 +59,7 @@ def _map(desired: Obj, observed: Any, record: Obj, path: str) -> Iterator[str]:
         child = f"{path}.{key}" if path else key
         node = record.get(f"f:{key}")
         if node is None or key not in observed:
-            if value not in ("", []):  # the API server leaves out what is empty, and then nobody owns it
+            if value not in ("", [], {}):  # the API server leaves out what is empty, and then nobody owns it
                 yield child
         else:
             yield from _value(value, observed[key], node, child)
@@ -93,7 +94,7 @@ def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> It
 
 def _item(items: Any, keys: Obj) -> Obj | None:
     for item in items or ():
-        if all(item.get(key) == value for key, value in keys.items()):
+        if all(item.get(key, _DEFAULT_KEYS.get(key)) == value for key, value in keys.items()):
             found: Obj = item
             return found
     return None

@@ -232,7 +232,8 @@ class Reconciler(Generic[Resource, Observed]):
         if patch is None:
             return
         metadata = resource["metadata"]
-        patch["metadata"] = {"uid": metadata["uid"]}  # never the status of a later resource of the same name
+        # What the status tells of is this very version: not a later spec, nor a later resource of the same name.
+        patch["metadata"] = {"resourceVersion": metadata["resourceVersion"]}
         kind = self._controller.kind
         try:
             written = await self._kube.merge(kind, metadata["namespace"], metadata["name"], patch, subresource="status")

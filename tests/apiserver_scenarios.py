@@ -85,14 +85,19 @@ def widget(spec: Obj, **rest: Any) -> Obj:
     return {"apiVersion": WIDGET.api_version, "kind": "Widget", "metadata": {"name": "it"}, "spec": spec, **rest}
 
 
-def image(of: str, to: str) -> Obj:
-    """A merge patch cannot name one container: this replaces them all by one with another image."""
-    return {"spec": {"template": {"spec": {"containers": [{"name": of, "image": to}]}}}}
-
-
 def apply_twice(do: Do) -> None:
-    do("op", "apply", DEPLOYMENT, deployment(ports=[{"containerPort": 80, "name": "web"}], env=[{"name": "A", "value": "1"}]))
-    do("op", "apply", DEPLOYMENT, deployment(ports=[{"containerPort": 80, "name": "web"}], env=[{"name": "A", "value": "1"}]))
+    do(
+        "op",
+        "apply",
+        DEPLOYMENT,
+        deployment(ports=[{"containerPort": 80, "name": "web"}], env=[{"name": "A", "value": "1"}]),
+    )
+    do(
+        "op",
+        "apply",
+        DEPLOYMENT,
+        deployment(ports=[{"containerPort": 80, "name": "web"}], env=[{"name": "A", "value": "1"}]),
+    )
     do("op", "apply", DEPLOYMENT, deployment())
     do("op", "apply", DEPLOYMENT, deployment())
 
@@ -128,13 +133,24 @@ def two_appliers_share_a_value(do: Do) -> None:
 
 def a_value_removed_by_a_person_comes_back(do: Do) -> None:
     do("op", "apply", CONFIG_MAP, config_map({"a": "1"}, labels={"x": "y"}))
-    do("person", "merge", CONFIG_MAP, {"metadata": {"labels": None}, "data": {"a": None, "c": "3"}}, see=["metadata.labels"])
+    do(
+        "person",
+        "merge",
+        CONFIG_MAP,
+        {"metadata": {"labels": None}, "data": {"a": None, "c": "3"}},
+        see=["metadata.labels"],
+    )
     do("op", "apply", CONFIG_MAP, config_map({"a": "1"}, labels={"x": "y"}), see=["metadata.labels", "data"])
 
 
 def another_managers_items_stay(do: Do) -> None:
     do("op", "apply", SERVICE, service({"port": 80, "name": "web"}), see=["spec.ports"])
-    do("mesh", "apply", SERVICE, {**service({"port": 81, "name": "mesh"}), "spec": {"ports": [{"port": 81, "name": "mesh"}]}})
+    do(
+        "mesh",
+        "apply",
+        SERVICE,
+        {**service({"port": 81, "name": "mesh"}), "spec": {"ports": [{"port": 81, "name": "mesh"}]}},
+    )
     do("op", "apply", SERVICE, service({"port": 82, "name": "late"}, {"port": 80, "name": "web"}))
     do("op", "apply", SERVICE, service({"port": 82, "name": "late"}))
     do("mesh", "merge", SERVICE, {"spec": {"selector": {"app": "other"}}})
@@ -180,7 +196,14 @@ def appliers_share_a_set(do: Do) -> None:
 
 def status_is_its_own(do: Do) -> None:
     do("person", "create", WIDGET, widget({"size": 1}, status={"phase": "Sent"}), see=["status"])
-    do("op", "merge", WIDGET, {"status": {"phase": "Up"}, "spec": {"size": 5}}, subresource="status", see=["spec", "status"])
+    do(
+        "op",
+        "merge",
+        WIDGET,
+        {"status": {"phase": "Up"}, "spec": {"size": 5}},
+        subresource="status",
+        see=["spec", "status"],
+    )
     do("op", "merge", WIDGET, {"status": {"phase": "Up"}}, subresource="status")
     do("person", "merge", WIDGET, {"status": {"phase": "Down"}, "spec": {"size": 2}}, see=["spec", "status"])
     other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000001"}}
@@ -189,7 +212,15 @@ def status_is_its_own(do: Do) -> None:
     late = {"metadata": {"resourceVersion": "1"}, "status": {"phase": "Later"}}
     do("op", "merge", WIDGET, late, subresource="status")
     do("op", "apply", WIDGET, widget({"size": 9}, status={"phase": "Applied"}), subresource="status")
-    do("op", "apply", WIDGET, widget({"size": 9}, status={"phase": "Applied"}), subresource="status", force=True, see=["spec"])
+    do(
+        "op",
+        "apply",
+        WIDGET,
+        widget({"size": 9}, status={"phase": "Applied"}),
+        subresource="status",
+        force=True,
+        see=["spec"],
+    )
 
 
 def scaling(do: Do) -> None:
@@ -206,7 +237,12 @@ def what_go_leaves_out(do: Do) -> None:
     empty["metadata"]["labels"] = {}
     empty["spec"]["minReadySeconds"] = 0
     empty["spec"]["template"]["spec"] |= {"hostNetwork": False, "nodeSelector": {}, "securityContext": {}}
-    seen = ["metadata.labels", "spec.minReadySeconds", "spec.template.spec.hostNetwork", "spec.template.spec.nodeSelector"]
+    seen = [
+        "metadata.labels",
+        "spec.minReadySeconds",
+        "spec.template.spec.hostNetwork",
+        "spec.template.spec.nodeSelector",
+    ]
     do("op", "apply", DEPLOYMENT, empty, see=[*seen, "spec.template.spec.containers"])
     do("op", "apply", DEPLOYMENT, empty)
 
@@ -214,6 +250,7 @@ def what_go_leaves_out(do: Do) -> None:
 def lists_without_keys(do: Do) -> None:
     do("op", "apply", DEPLOYMENT, deployment(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]))
     do("op", "apply", DEPLOYMENT, deployment(volumeMounts=[{"name": "data"}]))
+    do("op", "apply", DEPLOYMENT, deployment(env=[{"value": "1"}]))
 
 
 def what_cannot_change(do: Do) -> None:

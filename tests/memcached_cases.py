@@ -52,10 +52,9 @@ def limit(memory: str | int, **spec: Any) -> dict[str, Any]:
 
 
 BIG = {"memoryMB": 1048576}
-LIMIT_WORDS = "resources.limits.memory is below what memcached may use"
-ITEM_WORDS = "maxItemSizeMB must be at most half of memoryMB"
-EXTRA_WORDS = "extraArgs holds a flag that the operator sets"
-LABEL_WORDS = "labels holds a label that the operator sets itself"
+LIMIT_WORDS = "memory is below what memoryMB, maxConnections and threads may need; give at least 147Mi"
+ITEM_WORDS = "33 is more than half of memoryMB, the most that memcached takes"
+OURS_WORDS = "is a label that the operator sets itself"
 NAME_WORDS = "metadata.name names the Service too"
 
 ACCEPTED = (
@@ -63,6 +62,7 @@ ACCEPTED = (
     Case("none", {"size": 0}),
     Case("the most", {"size": 1000}),
     Case("an image with a registry port and a digest", {"image": f"example.com:5000/a/b@sha256:{'0' * 64}"}),
+    Case("a registry's address as the image's", {"image": "[::1]:5000/memcached"}),
     Case("a version", {"version": "1.6.18-alpine"}),
     Case("the least memory", {"memoryMB": 8, "maxItemSizeMB": 4}),
     Case("the most memory", {**BIG, "maxItemSizeMB": 1024}),
@@ -70,12 +70,16 @@ ACCEPTED = (
     Case("the least connections and threads", {"maxConnections": 16, "threads": 1}),
     Case("bounds of the port", {"containerPort": 1024}),
     Case("the highest port", {"containerPort": 65535}),
-    Case("a memory limit that just suffices", limit("96Mi")),
-    Case("a memory limit as a number of bytes", limit(96 * 2**20)),
-    Case("a memory limit with a decimal point", limit("0.1Gi")),
+    Case("a memory limit that just suffices", limit("147Mi")),
+    Case("a memory limit as a number of bytes", limit(147 * 2**20)),
+    Case("a memory limit with a decimal point", limit("0.15Gi")),
     Case("a limit of CPU alone", {"resources": {"limits": {"cpu": 2}, "requests": {"cpu": "100m", "memory": "96Mi"}}}),
+    Case("a request as large as its limit", {"resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1000m"}}}),
+    Case("a request of memory above what follows by itself", {"resources": {"requests": {"memory": "1Gi"}}}),
     Case("further arguments", {"extraArgs": ["-v", "--disable-evictions", "-o", "modern,no_lru_crawler", "-R", "40"]}),
-    Case("an extra argument that begins like one of ours", {"extraArgs": ["--portable"]}),
+    Case(
+        "a flag that begins like one of ours", {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]}
+    ),
     Case(
         "labels, annotations and variables", {"labels": {"a": "b"}, "annotations": {"c": "d"}, "env": [{"name": "E"}]}
     ),
@@ -92,18 +96,28 @@ ACCEPTED = (
             "priorityClassName": "high",
         },
     ),
+    Case("a toleration of everything", {"tolerations": [{"operator": "Exists"}]}),
+    Case("a toleration of a value", {"tolerations": [{"key": "a", "value": "b"}]}),
+    Case("a variable without a value beside a source", {"env": [{"name": "E", "value": "", "valueFrom": {}}]}),
     Case("paused", {"paused": True}),
     Case("the longest name", resource="a" * 63),
 )
 
 REFUSED = (
     Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
-    Case("a size that is no number", {"size": "three"}, "must be of type integer", "spec.size: 'three'"),
+    Case(
+        "a size that is no number",
+        {"size": "three"},
+        "must be of type integer",
+        "is not a whole number; give one, without quotes",
+    ),
     at_least("size", -1, 0),
     at_most("size", 1001, 1000),
-    Case("an empty image", {"image": ""}, "spec.image in body should be at least 1 chars", "too short"),
+    Case("an empty image", {"image": ""}, "'' is no image", "spec.image: '' is no image"),
+    Case("an image with capital letters", {"image": "a/B:1"}, "'a/B:1' is no image", "'a/B:1' is no image"),
     Case("an endless image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
-    Case("a version that is no tag", {"version": "1.6 38"}, "spec.version in body should match", "does not match"),
+    Case("a version that is no tag", {"version": "1.6 38"}, "'1.6 38' is no image tag", "'1.6 38' is no image tag"),
+    Case("an endless version", {"version": "1" * 129}, "may not be more than 128", "at most 128 characters"),
     at_least("memoryMB", 7, 8),
     at_most("memoryMB", 1048577, 1048576),
     at_least("maxConnections", 15, 16),
@@ -120,11 +134,27 @@ REFUSED = (
     at_least("containerPort", 1023, 1024),
     at_most("containerPort", 65536, 65535),
     Case("items larger than half of the memory", {"memoryMB": 64, "maxItemSizeMB": 33}, ITEM_WORDS, ITEM_WORDS),
-    Case("a memory limit below the need", limit("95Mi"), LIMIT_WORDS, "95Mi is below 96Mi"),
-    Case("a memory limit in bytes below the need", limit(96 * 2**20 - 1), LIMIT_WORDS, "is below 96Mi"),
+    Case("a memory limit below the need", limit("146Mi"), LIMIT_WORDS, LIMIT_WORDS),
+    Case("a memory limit in bytes below the need", limit(147 * 2**20 - 1), LIMIT_WORDS, LIMIT_WORDS),
     Case(
-        "a memory limit that more connections outgrow", limit("96Mi", maxConnections=4096), LIMIT_WORDS, "below 108Mi"
+        "a memory limit that more connections outgrow",
+        limit("147Mi", maxConnections=4096),
+        "give at least 211Mi",
+        "give at least 211Mi",
     ),
+    Case(
+        "a request above its limit",
+        {"resources": {"limits": {"cpu": "100m"}, "requests": {"cpu": 1}}},
+        "a request is above its limit",
+        "spec.resources.requests: a request is above its limit",
+    ),
+    Case(
+        "a negative number", {"resources": {"limits": {"cpu": -1}}}, "greater than or equal to 0", "cannot be negative"
+    ),
+    Case("a negative whole request", {"resources": {"requests": {"cpu": -1}}}, "or equal to 0", "cannot be negative"),
+    Case("a negative request", {"resources": {"requests": {"cpu": "-1"}}}, "should match", "cannot be negative"),
+    Case("an endless quantity", {"resources": {"limits": {"cpu": "0" * 33}}}, "may not be more than 32", "at most 32"),
+    Case("an endless request", {"resources": {"requests": {"cpu": "0" * 33}}}, "may not be more than 32", "at most 32"),
     Case("a quantity that is none", {"resources": {"limits": {"cpu": "1 core"}}}, "should match", "is not a quantity"),
     Case("a request that is none", {"resources": {"requests": {"cpu": "much"}}}, "should match", "is not a quantity"),
     Case(
@@ -140,36 +170,17 @@ REFUSED = (
         "at most 16",
     ),
     *(
-        Case(f"an argument of ours: {argument}", {"extraArgs": [argument]}, EXTRA_WORDS, EXTRA_WORDS)
+        Case(
+            f"an argument of ours: {argument}",
+            {"extraArgs": ["-v", argument]},
+            f"'{argument}' is for another field to set",
+            f"spec.extraArgs: '{argument}' is for another field to set",
+        )
         for argument in (
-            "-m",
-            "-m64",
-            "-p",
-            "-c",
-            "-t",
-            "-I",
-            "-d",
-            "-u",
-            "-l",
-            "-U",
-            "-P",
-            "-a",
-            "-s",
-            "-vd",
-            "-vvm5",
-            "--port",
-            "--port=1",
-            "--memory-limit=9",
-            "--conn-limit",
-            "--threads",
-            "--max-item-size=2m",
-            "--daemon",
-            "--user=root",
-            "--listen",
-            "--udp-port=1",
-            "--pidfile",
-            "--unix-socket",
-            "--unix-mask",
+            *("-m", "-m64", "-p", "-c", "-t", "-I", "-d", "-u", "-l", "-U", "-P", "-a", "-s", "-h", "-i", "-V"),
+            *("-vd", "-vvm5", "-vAZrt2", "--port", "--port=1", "--po", "--m=5", "--memory-limit=9", "--conn-limit"),
+            *("--threads", "--max-item-size=2m", "--max-i=2m", "--daemon", "--user=root", "--listen", "--udp-port=1"),
+            *("--pidfile", "--unix-socket", "--unix-mask", "--help", "--license", "--version"),
         )
     ),
     Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
@@ -178,13 +189,14 @@ REFUSED = (
     *(
         Case(
             f"a label of ours: {name}",
-            {"labels": {f"app.kubernetes.io/{name}": "x"}},
-            LABEL_WORDS,
-            "is set by the operator",
+            {"labels": {"a": "b", f"app.kubernetes.io/{name}": "x"}},
+            f"app.kubernetes.io/{name} {OURS_WORDS}",
+            f"spec.labels: app.kubernetes.io/{name} {OURS_WORDS}",
         )
         for name in ("name", "instance", "managed-by", "part-of", "component")
     ),
     Case("a label's endless value", {"labels": {"a": "b" * 64}}, "may not be more than 63", "at most 63 characters"),
+    Case("a label's wrong value", {"labels": {"a": "b c"}}, "should match", 'spec.labels.a: "b c" does not match'),
     Case("too many labels", {"labels": {f"l{n}": "" for n in range(33)}}, "must have at most 32", "at most 32"),
     Case(
         "too many annotations", {"annotations": {f"a{n}": "" for n in range(65)}}, "must have at most 64", "at most 64"
@@ -192,23 +204,66 @@ REFUSED = (
     Case(
         "too many node labels", {"nodeSelector": {f"n{n}": "" for n in range(33)}}, "must have at most 32", "at most 32"
     ),
+    Case("a node label's endless value", {"nodeSelector": {"a": "b" * 64}}, "may not be more than 63", "at most 63"),
+    Case("a node label's wrong value", {"nodeSelector": {"a": "-"}}, "should match", "does not match"),
+    Case("an endless priority class", {"priorityClassName": "a" * 254}, "may not be more than 253", "at most 253"),
+    Case("a priority class that is no name", {"priorityClassName": "High"}, "should match", "does not match"),
     Case(
         "too many variables", {"env": [{"name": f"E{n}"} for n in range(129)]}, "must have at most 128", "at most 128"
     ),
     Case("a variable without a name", {"env": [{"value": "x"}]}, "name: Required value", "name: is missing"),
-    Case("a variable with an empty name", {"env": [{"name": ""}]}, "should be at least 1 chars", "too short"),
-    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value"),
+    Case("a variable with an empty name", {"env": [{"name": ""}]}, "should match", "does not match"),
+    Case("a variable's name with '='", {"env": [{"name": "A=B"}]}, "should match", "does not match"),
+    Case("a variable's endless name", {"env": [{"name": "E" * 257}]}, "may not be more than 256", "at most 256"),
+    Case(
+        "a variable's endless value",
+        {"env": [{"name": "E", "value": "v" * 32769}]},
+        "may not be more than 32768",
+        "at most 32768",
+    ),
+    Case(
+        "a variable with a value and a source",
+        {"env": [{"name": "E", "value": "v", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+        "value and valueFrom exclude each other",
+        "spec.env[0]: value and valueFrom exclude each other",
+    ),
+    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value", "E stands there more"),
     Case("too many tolerations", {"tolerations": [{}] * 65}, "must have at most 64", "at most 64"),
     Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "give 'NoSchedule'"),
     Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "give 'Exists'"),
+    Case(
+        "a value that nothing compares",
+        {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
+        "operator Exists compares no value",
+        "spec.tolerations[0].value: operator Exists compares no value",
+    ),
+    Case(
+        "a toleration without a key",
+        {"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]},
+        "a toleration without a key tolerates every taint",
+        "spec.tolerations[1]: a toleration without a key tolerates every taint",
+    ),
+    Case(
+        "seconds of an effect that does not end",
+        {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]},
+        "only effect NoExecute ends after seconds",
+        "only effect NoExecute ends after seconds",
+    ),
+    Case("an endless taint", {"tolerations": [{"key": "a" * 318}]}, "may not be more than 317", "at most 317"),
+    Case(
+        "a taint's endless value",
+        {"tolerations": [{"key": "a", "value": "b" * 64}]},
+        "may not be more than 63",
+        "at most 63",
+    ),
     Case("too many spreads", {"topologySpread": [{"topologyKey": "z"}] * 17}, "must have at most 16", "at most 16"),
     Case("a spread over nothing", {"topologySpread": [{"maxSkew": 1}]}, "Required value", "topologyKey: is missing"),
     Case("a spread over an empty label", {"topologySpread": [{"topologyKey": ""}]}, "at least 1 chars", "too short"),
     Case(
         "a spread over an endless label",
-        {"topologySpread": [{"topologyKey": "z" * 317}]},
-        "more than 316",
-        "at most 316",
+        {"topologySpread": [{"topologyKey": "z" * 318}]},
+        "more than 317",
+        "at most 317",
     ),
     Case(
         "a skew of nothing",
@@ -217,12 +272,21 @@ REFUSED = (
         "too small; give at least 1",
     ),
     Case(
+        "a skew beyond all sense",
+        {"topologySpread": [{"topologyKey": "z", "maxSkew": 1001}]},
+        "should be less than or equal to 1000",
+        "too large; give at most 1000",
+    ),
+    Case(
         "an unknown way to spread",
         {"topologySpread": [{"topologyKey": "z", "whenUnsatisfiable": "Panic"}]},
         "Unsupported value",
         "give 'DoNotSchedule'",
     ),
-    Case("paused by a word", {"paused": "perhaps"}, "must be of type boolean", "spec.paused: 'perhaps'"),
+    Case("paused by a word", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; give true or false"),
+    Case("arguments that are no list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
+    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
+    Case("resources that are no object", {"resources": "64Mi"}, "must be of type object", "is not an object"),
     Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
     Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
     Case("a name too long for a Service", {}, NAME_WORDS, NAME_WORDS, resource="a" * 64),

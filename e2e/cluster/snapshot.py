@@ -52,7 +52,7 @@ def take() -> dict[str, list[str]]:
         "routes": _lines("ip", "route", "show", "table", "all") + _lines("ip", "-6", "route", "show", "table", "all"),
         "routing rules": _lines("ip", "rule") + _lines("ip", "-6", "rule"),
         "firewall": _lines("iptables-save") + _lines("ip6tables-save") + _lines("nft", "list", "ruleset"),
-        "cgroups": sorted(str(path) for mount in cgroups.hierarchies() for path in mount.rglob("*/") if path.is_dir()),
+        "cgroups": sorted(_cgroups()),
         "files": sorted(str(path) for root in FILES for path in _tree(Path(root))),
         "settings": sorted(_settings()),
     }
@@ -87,6 +87,14 @@ def _network_namespaces() -> Iterable[str]:
         with suppress(OSError):  # ended meanwhile
             found.add(str(namespace.readlink()))
     return found
+
+
+def _cgroups() -> Iterable[str]:
+    """The topmost groups, and any of a kubelet's; in others' groups, sessions come and go all the time."""
+    for mount in cgroups.hierarchies():
+        for path in mount.rglob("*/"):
+            if path.is_dir() and (path.parent == mount or "kubepods" in path.name):
+                yield str(path)
 
 
 def _settings() -> Iterable[str]:

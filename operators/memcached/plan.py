@@ -101,13 +101,17 @@ def name_what_hinders(resource: Memcached, seen: Observed, _now: datetime) -> St
 def await_servers(resource: Memcached, seen: Observed, _now: datetime) -> Step:
     """Every server is there, current and ready, and none is left over."""
     size, present, ready = resource.spec.size, len(seen.current), len(seen.servers)
-    if seen.rolled_out and present == ready == size and not seen.outdated:
+    # Others' edits raise the Deployment's generation too (an annotation does): what ran before still runs.
+    taken_up = seen.rolled_out or (resource.phase == RUNNING and not resource.changed)
+    if taken_up and present == ready == size and not seen.outdated:
         return PASS
     reason = _movement(resource, seen)
     if present > size and not seen.outdated:
         message = f"{present} servers run; {size} are wanted."
     elif seen.outdated > 0:
         message = f"{ready} of {size} servers are ready; {seen.outdated} still run as before the change."
+    elif present == ready == size:
+        message = f"{ready} of {size} servers are ready; Kubernetes has not yet taken up the change."
     else:
         message = f"{ready} of {size} servers are ready."
     return Step.underway(reason, message, warning=reason == DEGRADED)
@@ -123,8 +127,10 @@ def _movement(resource: Memcached, seen: Observed) -> str:
         return CREATING
     if seen.outdated > 0 or before == UPDATING:
         return UPDATING
-    if resource.changed or before == SCALING:
+    if before == SCALING:
         return SCALING
+    if resource.changed:
+        return UPDATING if len(seen.current) == resource.spec.size else SCALING
     return DEGRADED
 
 

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.kube import POD, Kind, Obj, Response
+from shared.kube import DEPLOYMENT, POD, Kind, Obj, Response
 from shared.testing import apply as ssa
 from shared.testing import faults, garbage
 from shared.testing.actor import Actor
-from shared.testing.bounds import bounded, fresh, require_fixed, require_match
-from shared.testing.fieldsets import Malformed
+from shared.testing.bounds import bounded, fresh, require_fixed, require_home, require_match
+from shared.testing.fieldsets import DuplicateKey, MissingKey
 from shared.testing.requestlog import RequestLog
 from shared.testing.requests import APPLY_PATCH, MERGE_PATCH, Failure, Request, merge_patch, selects, value_at
-from shared.testing.served import Served, built_in_kinds
+from shared.testing.served import NAMESPACE, Served, built_in_kinds
 from shared.testing.store import Store
 
 
@@ -130,7 +130,9 @@ class ApiServer:
             return copy.deepcopy(self._dispatch(asked))
         except Failure as failure:
             return failure.response()
-        except Malformed as error:  # a real server says so, and with this status, too
+        except MissingKey as error:
+            return asked.invalid(str(error)).response()
+        except DuplicateKey as error:  # a real server says so, and with this status, too
             return Failure(500, "InternalError", f"failed to create typed patch object: {error}").response()
 
     def _dispatch(self, asked: Request) -> Response:
@@ -186,7 +188,7 @@ class ApiServer:
         if self._store.get(asked.kind, asked.namespace, metadata["name"]) is not None:
             raise Failure(409, "AlreadyExists", f'{asked.resource} "{metadata["name"]}" already exists')
         manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version)
-        new = self._admitted(asked, fresh(asked, obj, self._store))
+        new = self._admitted(asked, self._fresh(asked, obj))
         records = ssa.track(asked.served.schema, {}, {}, new, manager)
         return Response(201, self._commit(asked, None, new, records))
 
@@ -228,9 +230,7 @@ class ApiServer:
         except ssa.FieldConflict as conflict:
             raise _refusal(conflict) from None
         if live is None:
-            return Response(
-                201, self._commit(asked, None, self._admitted(asked, fresh(asked, new, self._store)), records)
-            )
+            return Response(201, self._commit(asked, None, self._admitted(asked, self._fresh(asked, new)), records))
         new = self._admitted(asked, bounded(asked, live, new))
         return Response(200, self._commit(asked, live, new, records))
 
@@ -275,6 +275,10 @@ class ApiServer:
             raise asked.not_found()
         return live
 
+    def _fresh(self, asked: Request, obj: Obj) -> Obj:
+        require_home(asked, self._store.get(NAMESPACE, "", asked.namespace))
+        return fresh(asked, obj, self._store)
+
     def _admitted(self, asked: Request, new: Obj) -> Obj:
         try:
             return asked.served.normalize(new)
@@ -289,7 +293,7 @@ class ApiServer:
         new["metadata"].pop("managedFields", None)
         if managed:
             new["metadata"]["managedFields"] = managed
-        if live is not None and asked.served.generation and _spec(new) != _spec(live):
+        if live is not None and asked.served.generation and _counted(asked, new) != _counted(asked, live):
             new["metadata"]["generation"] += 1
         if _ends(new["metadata"]):
             self._store.remove(asked.kind, new)
@@ -311,8 +315,11 @@ def _farewell(asked: Request, last: Obj) -> Obj:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _spec(obj: Obj) -> Obj:
-    return {key: part for key, part in obj.items() if key not in ("metadata", "status")}
+def _counted(asked: Request, obj: Obj) -> Obj:
+    """What the generation counts changes of: the spec, and a Deployment's annotations."""
+    counted = {key: part for key, part in obj.items() if key not in ("metadata", "status")}
+    annotations = obj["metadata"].get("annotations") if asked.kind == DEPLOYMENT else None
+    return counted | {"metadata": annotations}
 
 
 def _grace_period(kind: Kind, live: Obj, asked: int | None) -> int:

@@ -69,10 +69,12 @@ def apply(
 
     Raises:
         FieldConflict: it would change fields of others, and is not forced.
-        Malformed: a list in `config` has an item without its key, or twice.
+        MissingKey, DuplicateKey: items of a list in `config` cannot be told apart.
     """
     said = frozenset(fields_of(schema, config))
-    gone = with_maps(records.get(manager, ())) - with_maps(said.union(*(records[other] for other in records if other != manager)))
+    gone = with_maps(records.get(manager, ())) - with_maps(
+        said.union(*(records[other] for other in records if other != manager))
+    )
     after = records | {manager: said - UNTRACKED}
     new = without(schema, _merge(schema, live, config), gone)
     change = compare(schema, live, new)

@@ -22,8 +22,12 @@ FieldSet = frozenset[Path]
 _MISSING: Any = object()
 
 
-class Malformed(ValueError):
-    """A list that should be a map by keys lacks a key, or has it twice."""
+class MissingKey(ValueError):
+    """An item of a list that is a map by keys lacks one."""
+
+
+class DuplicateKey(ValueError):
+    """Two items of a list that is a map by keys have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class Schema:
         """The parts of a value by their steps; None if it has an owner as a whole.
 
         Raises:
-            Malformed: the items of a list cannot be told apart.
+            MissingKey: an item cannot be named.
+            DuplicateKey: two items cannot be told apart.
         """
         names = [step[2:] for step in path if step.startswith("f:")]
         candidates = (".".join(names[-2:]), names[-1] if names else "")
@@ -67,13 +72,12 @@ class Schema:
         parts: dict[str, Any] = {}
         for index, item in enumerate(items):
             found = {key: item.get(key, self.defaults.get(key)) for key in keys}
-            if None in found.values():
-                raise Malformed(
-                    f".{where}: element {index}: associative list with keys has an element that omits a key"
-                )
+            for key, held in found.items():
+                if held is None:
+                    raise MissingKey(f"{where}[{index}].{key}: Required value")
             step = f"k:{_json(found)}"
             if step in parts:
-                raise Malformed(f".{where}: duplicate entries for key {step.removeprefix('k:')}")
+                raise DuplicateKey(f".{where}: duplicate entries for key {step.removeprefix('k:')}")
             parts[step] = item
         return parts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +14,29 @@ from operators.memcached.api import API
 from shared.kube import HttpTransport, Kube, load_configuration
 from shared.process import install_crds
 from tests.api.gate import Gate
-from tests.api.running import Operator
+from tests.api.running import NAME, Operator
 from tests.api.world import World
+
+Kubectl = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd and the API server, with our CRDs, and no controllers: what happens, the test does."""
     with ControlPlane.alone(tmp_path_factory.mktemp("api")) as plane:
-        asyncio.run(install(plane.kubeconfig))
+        install(plane)
         yield plane
 
 
-async def install(kubeconfig: Path) -> None:
-    transport = HttpTransport(await load_configuration(str(kubeconfig)))
-    await install_crds(Kube(transport, manager="memcached-operator"), [API])
-    await transport.close()
+def install(plane: ControlPlane) -> None:
+    """Install our CRDs as an operator does that is told to."""
+
+    async def run() -> None:
+        transport = HttpTransport(await load_configuration(str(plane.kubeconfig)))
+        await install_crds(Kube(transport, manager=NAME), [API])
+        await transport.close()
+
+    asyncio.run(run())
 
 
 @pytest.fixture
@@ -65,7 +72,7 @@ def gated(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Operator]:
 
 
 @pytest.fixture
-def kube(plane: ControlPlane, world: World):  # type: ignore[no-untyped-def]
+def kube(plane: ControlPlane, world: World) -> Kubectl:
     """kubectl in the test's namespace."""
 
     def run(*arguments: str | Path, stdin: str | None = None) -> str:

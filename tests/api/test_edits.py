@@ -24,7 +24,8 @@ EDITS: list[tuple[str, Kind, Obj, str]] = [
     ("our own label removed", SERVICE, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}, ""),
     ("selector removed", SERVICE, {"spec": {"selector": None}}, "spec.selector"),
     ("selector", SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}, "spec.selector"),
-    ("port", SERVICE, {"spec": {"ports": [{"name": "x", "port": 80}]}}, "spec.ports"),
+    ("port", SERVICE, {"spec": {"ports": [{"name": "mine", "port": 11211, "targetPort": 80}]}}, "spec.ports"),
+    ("ports removed", SERVICE, {"spec": {"ports": None}}, "spec.ports"),
     ("target port", SERVICE, {"spec": {"ports": [{"name": "memcached", "port": 11211, "targetPort": 1}]}}, "spec.ports"),
 ]
 
@@ -64,7 +65,7 @@ def test_a_deleted_pod_is_replaced_and_meanwhile_a_loss_is_told(settled: World) 
     workloads, settled.workloads = settled.workloads, None
     lost = settled.list(POD)[0]["metadata"]["name"]
     settled.delete(POD, lost, gracePeriodSeconds=0)
-    settled.eventually(lambda: settled.condition()["reason"] == "Degraded")
+    settled.eventually(lambda: settled.reason() == "Degraded")
     assert lost not in settled.get(MEMCACHED)["status"]["nodes"]
     settled.workloads = workloads
     settled.eventually(lambda: settled.is_ready() and len(settled.get(MEMCACHED)["status"]["nodes"]) == 2)
@@ -82,6 +83,13 @@ def test_fields_of_others_survive(settled: World, kind: Kind) -> None:
     assert obj["metadata"]["annotations"]["example.com/note"] == "mine"
     assert obj["metadata"]["labels"]["team"] == "shop"
     assert spec.items() <= obj["spec"].items()
+
+
+def test_a_port_in_place_of_ours_becomes_one_beside_ours(settled: World) -> None:
+    """Entries of a keyed list have owners of their own: theirs is not ours to remove."""
+    settled.edit(SERVICE, {"spec": {"ports": [{"name": "mine", "port": 80}]}})
+    settled.eventually(lambda: len(settled.get(SERVICE)["spec"]["ports"]) == 2)
+    assert {port["name"] for port in settled.get(SERVICE)["spec"]["ports"]} == {"mine", "memcached"}
 
 
 def test_an_edit_while_the_operator_was_away_is_found(settled: World, operator: Operator) -> None:

@@ -46,9 +46,11 @@ class World:
 
     def create(self, name: str = "cache", **spec: Any) -> Obj:
         """Make a Memcached; one server where no size is given."""
-        metadata = {"name": name, "namespace": self.namespace}
-        body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": metadata}
+        body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": self.metadata(name)}
         return self.person.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
+
+    def metadata(self, name: str = "cache") -> Obj:
+        return {"name": name, "namespace": self.namespace}
 
     def change(self, name: str = "cache", **spec: Any) -> Obj:
         return self.person.merge(MEMCACHED, self.namespace, name, {"spec": spec})
@@ -73,6 +75,10 @@ class World:
 
     def condition(self, name: str = "cache", *, of: str = status.READY) -> Obj:
         return status.condition(self.find(MEMCACHED, name) or {}, of)
+
+    def reason(self, name: str = "cache") -> str:
+        """What the Ready condition gives as its reason; empty while there is none."""
+        return str(self.condition(name).get("reason", ""))
 
     def is_ready(self, name: str = "cache") -> bool:
         """Ready, and that of the newest spec."""
@@ -105,6 +111,7 @@ class World:
             return
         try:
             self.workloads.settle()
+            self._collect_garbage()
         except KubeError:
             pass
 
@@ -112,6 +119,13 @@ class World:
         """The resources and what they own, without what differs from run to run."""
         kinds = (MEMCACHED, *OWNED)
         return [masked(obj) for kind in kinds for obj in self.list(kind)]
+
+    def _collect_garbage(self) -> None:
+        """End pods whose Deployment is gone, as the garbage collector does."""
+        alive = {deployment["metadata"]["uid"] for deployment in self.list(DEPLOYMENT)}
+        for pod in self.list(POD):
+            if pod["metadata"]["ownerReferences"][0]["uid"] not in alive:
+                self._delete_if_there(POD, pod["metadata"]["name"])
 
     def _statuses(self) -> list[Any]:
         return [(obj["metadata"]["name"], obj.get("status")) for obj in self.list(MEMCACHED)]

@@ -306,6 +306,23 @@ async def test_a_view_older_than_its_own_deletion_deletes_and_makes_nothing_agai
     assert reason(harness.resource("cache")) == "NotOurs"
 
 
+async def test_a_status_is_never_that_of_a_later_resource_of_the_same_name(harness: Harness) -> None:
+    await created(harness)
+    harness.server.watches.hold()
+    harness.person.delete(KIND, NAMESPACE, "cache")
+    harness.apply("cache", size=1)
+    harness.person.delete(POD, NAMESPACE, harness.server.objects(POD)[0][1]["metadata"]["name"])
+    pod = harness.server.objects(POD)[0][1]
+    harness.cache.seen(POD, pod | {"metadata": pod["metadata"] | {"resourceVersion": "99999"}})
+    [key] = harness.cache.keys(KIND)
+    harness.queue.add(key)
+    await harness.run()
+    assert "status" not in harness.resource("cache")
+    harness.server.watches.release()
+    await harness.settle()
+    assert conditions(harness.resource("cache"))["Ready"] == "True"
+
+
 SIZES = st.integers(0, 4)
 MOVES = st.lists(
     st.one_of(

@@ -9,10 +9,12 @@ from pydantic import Field
 
 from shared.crd import Column, Resource, Scale, structural, to_dict, to_yaml
 from shared.kube import Kind
-from shared.spec import OPAQUE, PodSettings, Quantity, SpecModel, Status, rules
+from shared.podspec import OPAQUE, PodSettings, Quantity
+from shared.spec import Rule, SpecModel, Status
 
 
 class Inner(SpecModel):
+    only: Literal["x"] | None = Field(None, description="One value.")
     word: Literal["a", "b"] = Field(description="One of two.")
 
 
@@ -26,7 +28,9 @@ class Outer(SpecModel):
     named: dict[str, str] = Field(default_factory=dict, description="Words by name.")
     amount: Quantity | None = Field(None, description="A quantity.")
     open: dict[str, Any] | None = Field(None, description="Anything.", json_schema_extra=OPAQUE)
-    ruled: bool = Field(False, description="With a rule.", json_schema_extra=rules(("!self", "never")))
+    ruled: bool = Field(False, description="With a rule.")
+
+    RULES = (Rule("!self.ruled", lambda outer: not outer.ruled, "never.", at="ruled"),)
 
 
 def test_each_sort_of_field_has_its_structural_form() -> None:
@@ -36,8 +40,11 @@ def test_each_sort_of_field_has_its_structural_form() -> None:
     count = {"type": "integer", "minimum": 1, "default": 3, "format": "int32", "description": "A number."}
     assert fields["count"] == count | {"maximum": 9, "exclusiveMaximum": True}
     assert fields["maybeText"] == {"type": "string", "maxLength": 5, "description": "Text, or none."}
-    word = {"type": "string", "enum": ["a", "b"], "description": "One of two."}
-    assert fields["inner"]["properties"] == fields["several"]["items"]["properties"] == {"word": word}
+    words = {
+        "only": {"type": "string", "enum": ["x"], "description": "One value."},
+        "word": {"type": "string", "enum": ["a", "b"], "description": "One of two."},
+    }
+    assert fields["inner"]["properties"] == fields["several"]["items"]["properties"] == words
     assert fields["inner"]["description"] == "Another thing."
     assert fields["inner"]["required"] == ["word"]
     assert fields["named"]["additionalProperties"] == {"type": "string"}
@@ -48,7 +55,9 @@ def test_each_sort_of_field_has_its_structural_form() -> None:
         "x-kubernetes-preserve-unknown-fields": True,
         "description": "Anything.",
     }
-    assert fields["ruled"]["x-kubernetes-validations"] == [{"rule": "!self", "message": "never"}]
+    assert fields["several"]["x-kubernetes-list-type"] == "atomic"
+    rule = {"rule": "!self.ruled", "message": "never.", "fieldPath": ".ruled"}
+    assert schema["x-kubernetes-validations"] == [rule]
     assert "required" not in schema
 
 
@@ -75,6 +84,18 @@ class ListOfDefaulted(SpecModel):
     field: list[Defaulted] = Field(default_factory=list, description="Items with defaults.")
 
 
+class Holding(SpecModel):
+    holding: list[Holding] = Field(default_factory=list, description="Itself.")
+
+
+class Distinct(SpecModel):
+    field: set[int] = Field(default_factory=set, description="Kubernetes forbids uniqueItems.")
+
+
+class Pair(SpecModel):
+    field: tuple[int, str] | None = Field(None, description="Two sorts of items.")
+
+
 class Anything(SpecModel):
     field: Any = Field(description="Not said to be opaque.")
 
@@ -86,6 +107,9 @@ class Anything(SpecModel):
         (Either, "a union of 2 types"),
         (ListOfDefaulted, "a default inside a list's items"),
         (Anything, "no structural schema can say"),
+        (Holding, "Holding holds itself"),
+        (Distinct, "no structural schema can say uniqueItems"),
+        (Pair, "no structural schema can say"),
     ],
 )
 def test_what_has_no_structural_form_makes_no_crd(model: type[SpecModel], because: str) -> None:
@@ -102,7 +126,7 @@ THING = Resource(
     categories=("all",),
     columns=(Column("Count", ".spec.count", "integer", "How many.", wide=True),),
     scale=Scale(".spec.count", ".status.count", ".status.selector"),
-    rules=(("self.metadata.name != 'x'", "not x"),),
+    rules=(Rule("self.metadata.name != 'x'", lambda _: True, "not x"),),
 )
 
 

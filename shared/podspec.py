@@ -1,0 +1,251 @@
+"""The usual settings of pods, which all three kinds have directly in their specs.
+
+What Kubernetes would refuse only when the pods are made is refused here as far as it is said in a few words: a person
+hears of it when they apply the resource.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic.config import JsonDict
+
+from shared import ownership
+from shared.kube import Obj
+from shared.quantity import parse_quantity
+from shared.spec import INT32, INT64, Rule, SpecModel, as_object
+
+_QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
+_LONGEST_QUANTITY = 32
+
+
+def _quantity(value: int | str) -> int | str:
+    if len(str(value)) > _LONGEST_QUANTITY:
+        raise ValueError(f"a quantity has at most {_LONGEST_QUANTITY} characters")
+    if parse_quantity(value) < 0:
+        raise ValueError("a quantity here cannot be negative")
+    return value
+
+
+Quantity = Annotated[
+    int | str,
+    AfterValidator(_quantity),
+    Field(
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "pattern": _QUANTITY,
+            "maxLength": _LONGEST_QUANTITY,
+            "minimum": 0,
+        }
+    ),
+]
+OPAQUE: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
+"""A part that Kubernetes itself defines and checks: passed on as it is."""
+
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
+
+
+def number_cel(quantity: str) -> str:
+    """A quantity's number, in CEL, for an expression that yields an int-or-string."""
+    return f"(type({quantity}) == int ? double({quantity}) : quantity({quantity}).asApproximateFloat())"
+
+
+def smaller(quantity: str | int, than: str | int) -> bool:
+    """Whether one quantity is below another."""
+    return parse_quantity(quantity) < parse_quantity(than)
+
+
+class ResourceRequirements(SpecModel):
+    """CPU and memory of a container."""
+
+    limits: Annotated[dict[str, Quantity], Field(max_length=16)] = Field(
+        default_factory=dict, description="The most that the container may use, such as memory: 256Mi."
+    )
+    requests: Annotated[dict[str, Quantity], Field(max_length=16)] = Field(
+        default_factory=dict, description="What the scheduler sets aside for the container, such as cpu: 100m."
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.limits) || !has(self.requests) || self.requests.all(name, !(name in self.limits) || "
+            f"{number_cel('self.requests[name]')} <= {number_cel('self.limits[name]')})",
+            lambda given: (
+                not any(
+                    name in given.limits and smaller(given.limits[name], asked)
+                    for name, asked in given.requests.items()
+                )
+            ),
+            "a request is above its limit; lower the request, or raise the limit.",
+            at="requests",
+        ),
+    )
+
+
+class Toleration(SpecModel):
+    """Lets pods run on nodes with a matching taint."""
+
+    key: Annotated[str, Field(max_length=317)] | None = Field(
+        None, description="The taint's key; without one, and with operator Exists, every taint is meant."
+    )
+    operator: Literal["Exists", "Equal"] | None = Field(
+        None, description="How the taint is compared: Equal (if not given) looks at the value, Exists does not."
+    )
+    value: Annotated[str, Field(max_length=63)] | None = Field(
+        None, description="The taint's value, where operator is Equal."
+    )
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="The taint's effect; if not given, every effect."
+    )
+    toleration_seconds: int | None = Field(
+        None, description="Seconds that a pod stays on a node after a NoExecute taint came.", json_schema_extra=INT64
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
+            lambda given: not given.value or given.operator != "Exists",
+            "operator Exists compares no value; remove the value, or make the operator Equal.",
+            at="value",
+        ),
+        Rule(
+            "has(self.key) && self.key != '' || has(self.operator) && self.operator == 'Exists'",
+            lambda given: bool(given.key) or given.operator == "Exists",
+            "a toleration without a key tolerates every taint: that needs operator Exists; give it, or a key.",
+        ),
+        Rule(
+            "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
+            lambda given: given.toleration_seconds is None or given.effect == "NoExecute",
+            "only effect NoExecute ends after seconds; make the effect NoExecute, or remove tolerationSeconds.",
+            at="tolerationSeconds",
+        ),
+    )
+
+
+class TopologySpread(SpecModel):
+    """Spreads the pods of the resource over nodes or zones; which pods is known, so there is no selector to give."""
+
+    topology_key: Annotated[str, Field(min_length=1, max_length=317)] = Field(
+        description="Label of nodes that tells domains apart, such as topology.kubernetes.io/zone."
+    )
+    max_skew: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="By how many pods two domains may differ; 1 if not given.", json_schema_extra=INT32
+    )
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] | None = Field(
+        None,
+        description="What becomes of a pod that would break the spread: it waits (DoNotSchedule, if not given), or "
+        "runs all the same (ScheduleAnyway).",
+    )
+
+
+class EnvVar(SpecModel):
+    """An environment variable of the main container."""
+
+    name: Annotated[str, Field(max_length=256, pattern="^[ -<>-~]+$")] = Field(
+        description="The variable's name: printable ASCII without '='."
+    )
+    value: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Its value.")
+    value_from: dict[str, Any] | None = Field(
+        None,
+        description="Where its value comes from, as in a pod: secretKeyRef, configMapKeyRef, fieldRef.",
+        json_schema_extra=OPAQUE,
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.value) || self.value == '' || !has(self.valueFrom)",
+            lambda given: not given.value or given.value_from is None,
+            "value and valueFrom exclude each other; remove one.",
+        ),
+    )
+
+
+def _distinct(variables: list[EnvVar]) -> list[EnvVar]:
+    names = [variable.name for variable in variables]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{', '.join(twice)} stands there more than once; keep one")
+    return variables
+
+
+OWN_LABELS = (
+    ownership.NAME,
+    ownership.INSTANCE,
+    ownership.MANAGED_BY,
+    ownership.PART_OF,
+    ownership.COMPONENT,
+)
+"""Labels of pods that operators set: selectors rest on them."""
+
+
+class PodSettings(SpecModel):
+    """The usual settings of pods, directly in the spec."""
+
+    resources: ResourceRequirements = Field(
+        default_factory=ResourceRequirements, description="CPU and memory of the main container."
+    )
+    node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
+        default_factory=dict, description="Labels that a node must have for the pods to run there."
+    )
+    tolerations: Annotated[list[Toleration], Field(max_length=64)] = Field(
+        default_factory=list, description="Taints of nodes that the pods tolerate."
+    )
+    affinity: dict[str, Any] | None = Field(
+        None,
+        description="Rules of affinity, as in a pod: nodeAffinity, podAffinity, podAntiAffinity.",
+        json_schema_extra=OPAQUE,
+    )
+    topology_spread: Annotated[list[TopologySpread], Field(max_length=16)] = Field(
+        default_factory=list,
+        description="How the pods spread over nodes and zones; if not given, as evenly over nodes as can be.",
+    )
+    priority_class_name: Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] | None = (
+        Field(None, description="PriorityClass of the pods.")
+    )
+    labels: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
+        default_factory=dict,
+        description="Further labels of the pods; those that the operator sets itself cannot be given.",
+    )
+    annotations: Annotated[dict[str, str], Field(max_length=64)] = Field(
+        default_factory=dict, description="Further annotations of the pods."
+    )
+    env: Annotated[list[EnvVar], AfterValidator(_distinct), Field(max_length=128)] = Field(
+        default_factory=list,
+        description="Environment variables of the main container.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!has(self.labels) || !{json.dumps(OWN_LABELS)}.exists(label, label in self.labels)",
+            lambda spec: not any(label in spec.labels for label in OWN_LABELS),
+            "{} is a label that the operator sets itself; remove it.",
+            at="labels",
+            value=(
+                f"{json.dumps(OWN_LABELS)}.filter(label, label in self.labels)[0]",
+                lambda spec: next(label for label in OWN_LABELS if label in spec.labels),
+            ),
+        ),
+    )
+
+    def placement(self) -> Obj:
+        """Where pods run, as fields of a pod's spec; only what is given."""
+        given: Obj = {
+            "nodeSelector": dict(self.node_selector),
+            "tolerations": [as_object(toleration) for toleration in self.tolerations],
+            "affinity": self.affinity,
+            "priorityClassName": self.priority_class_name,
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def spread_constraints(self) -> list[Obj]:
+        """TopologySpread as a pod takes it, without the selector."""
+        return [
+            {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} | as_object(constraint)
+            for constraint in self.topology_spread
+        ]
+
+    def environment(self) -> list[Obj]:
+        """The variables as a container takes them."""
+        return [as_object(variable) for variable in self.env]

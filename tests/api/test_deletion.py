@@ -1,0 +1,87 @@
+"""A resource that goes takes its objects along, by owner references alone, and nothing makes them again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from shared.kube import NotFound
+from shared.testing.served import NAMESPACE
+from tests.api.conftest import install
+from tests.api.running import Operator
+from tests.api.world import DEPLOYMENT, MEMCACHED, OWNED, POD, SERVICE, World
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with Kubernetes' controllers: the garbage collector is what deletes here."""
+    with ControlPlane.alone(tmp_path_factory.mktemp("controllers"), controllers=True) as plane:
+        install(plane)
+        yield plane
+
+
+@pytest.fixture
+def alive(world: World, operator: Operator) -> World:
+    """A world with one resource whose objects are there; no kubelet, so its pods never become ready."""
+    world.workloads = None
+    world.create()
+    world.eventually(lambda: world.find(SERVICE) and world.list(POD))
+    return world
+
+
+def nothing_is_left(world: World) -> bool:
+    return not any(world.list(kind) for kind in (MEMCACHED, *OWNED, POD))
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+def test_a_deleted_resource_takes_its_objects_along(alive: World, operator: Operator, policy: str) -> None:
+    operator.wire.asked.clear()
+    alive.delete(MEMCACHED, propagationPolicy=policy)
+    alive.eventually(lambda: nothing_is_left(alive), 40)
+    time.sleep(1)
+    assert nothing_is_left(alive)
+    assert sum(operator.wire.created.values()) == 0
+
+
+def test_an_orphaning_deletion_leaves_the_objects_and_the_next_adopts_them(alive: World) -> None:
+    uids = [alive.get(kind)["metadata"]["uid"] for kind in OWNED]
+    alive.delete(MEMCACHED, propagationPolicy="Orphan")
+    alive.eventually(lambda: not alive.list(MEMCACHED), 40)
+    assert [alive.get(kind)["metadata"]["uid"] for kind in OWNED] == uids
+    resource = alive.create(size=2)
+    alive.eventually(lambda: alive.get(DEPLOYMENT)["spec"]["replicas"] == 2)
+    assert [alive.get(kind)["metadata"]["uid"] for kind in OWNED] == uids
+    for kind in OWNED:
+        (owner,) = alive.get(kind)["metadata"]["ownerReferences"]
+        assert owner["uid"] == resource["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+def test_a_resource_made_again_while_its_old_objects_go_gets_new_ones(alive: World, policy: str) -> None:
+    alive.delete(MEMCACHED, propagationPolicy=policy)
+    alive.eventually(lambda: alive.find(MEMCACHED) is None, 40)
+    resource = alive.create(size=1)
+
+    def converged() -> bool:
+        found = [alive.find(kind) for kind in OWNED]
+        owners = [obj["metadata"]["ownerReferences"][0]["uid"] for obj in found if obj]
+        return owners == 2 * [resource["metadata"]["uid"]]
+
+    alive.eventually(converged, 90)
+    alive.eventually(lambda: alive.reason() == "Creating", 90)
+
+
+def test_a_namespace_with_a_resource_goes_within_a_minute(alive: World, operator: Operator) -> None:
+    alive.person.delete(NAMESPACE, None, alive.namespace)
+
+    def gone() -> bool:
+        try:
+            alive.person.get(NAMESPACE, None, alive.namespace)
+        except NotFound:
+            return True
+        return False
+
+    alive.eventually(gone, 60)

@@ -1,0 +1,118 @@
+"""Whatever one request comes to, the resource ends as if nothing had happened, and nothing is made twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared.kube import Obj
+from shared.testing.faults import WRITES, Faults, requests, writes
+from tests.api.conftest import ControlPlane
+from tests.api.running import Operator
+from tests.api.world import DEPLOYMENT, MEMCACHED, SERVICE, World
+
+Fault = Callable[[Faults, Any], None]
+
+FAULTS: dict[str, Fault] = {
+    "409": lambda faults, when: faults.answer(409, when=when),
+    "429": lambda faults, when: faults.answer(429, when=when, retry_after=0.3),
+    "500": lambda faults, when: faults.answer(500, when=when),
+    "503": lambda faults, when: faults.answer(503, when=when),
+    "request lost": lambda faults, when: faults.lose_request(when=when),
+    "answer lost": lambda faults, when: faults.lose_answer(when=when),
+}
+
+WRITTEN = {
+    "service": requests("PATCH", "/services/"),
+    "deployment": requests("PATCH", "/deployments/"),
+    "status": requests("PATCH", "/status"),
+    "event": lambda method, path: method in WRITES and "/events" in path,
+}
+
+SPARED = {"service": 2, "deployment": 1}
+"""Turns of a life that do not write this, so that the last faults strike nobody."""
+
+
+def live_a_life(world: World, strike: Callable[[], None] = lambda: None) -> list[Obj]:
+    """Create, scale, lose an object and change a resource; faults may strike before each turn."""
+    strike()
+    world.create(size=1)
+    world.eventually(world.is_ready, 40)
+    strike()
+    world.change(size=2)
+    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 2, 40)
+    strike()
+    world.delete(SERVICE)
+    world.eventually(lambda: world.find(SERVICE) and world.is_ready(), 40)
+    strike()
+    world.change(memoryMB=128)
+    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 3, 40)
+    return world.snapshot()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(plane: ControlPlane) -> tuple[list[Obj], dict[str, int]]:
+    """How it ends without faults, and what was created on the way, by collection."""
+    world = World(plane)
+    operator = Operator(plane.kubeconfig, world.namespace)
+    operator.start()
+    try:
+        return live_a_life(world), created(operator)
+    finally:
+        operator.stop()
+        world.close()
+
+
+def created(operator: Operator) -> dict[str, int]:
+    """How many objects of each kind came to be."""
+    return {path.split("/")[-2]: count for path, count in operator.wire.created.items()}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_fault_on_each_write_changes_nothing_in_the_end(
+    world: World, operator: Operator, undisturbed: tuple[list[Obj], dict[str, int]], fault: str, written: str
+) -> None:
+    faults = operator.wire.faults
+    end = live_a_life(world, lambda: FAULTS[fault](faults, WRITTEN[written]))
+    assert (end, created(operator)) == undisturbed
+    world.eventually(lambda: faults.pending <= SPARED.get(written, 0))
+
+
+def test_a_storm_of_all_faults_changes_nothing_in_the_end(
+    world: World, operator: Operator, undisturbed: tuple[list[Obj], dict[str, int]]
+) -> None:
+    """Each fault strikes several times at random; the seed makes a failure come again."""
+    chance = random.Random(7)
+    faults = operator.wire.faults
+
+    def strike() -> None:
+        for _ in range(2):
+            for fault in sorted(FAULTS, key=lambda _: chance.random()):
+                FAULTS[fault](faults, writes if chance.random() < 0.7 else lambda *_: True)
+
+    end = live_a_life(world, strike)
+    assert (end, created(operator)) == undisturbed
+
+
+def test_trouble_that_lasts_is_told_and_forgotten_when_it_is_over(world: World, operator: Operator) -> None:
+    operator.wire.faults.answer(503, when=requests("PATCH", "/deployments/"), times=5)
+    world.create()
+    world.eventually(lambda: world.reason() == "ApiUnavailable")
+    assert world.condition(of="Reconciling")["status"] == "True"
+    assert world.find(DEPLOYMENT) is None
+    world.eventually(world.is_ready)
+    assert world.get(MEMCACHED)["status"]["phase"] == "Running"
+
+
+def test_a_retry_waits_as_long_as_the_server_asks(world: World, operator: Operator) -> None:
+    operator.wire.faults.answer(429, when=requests("PATCH", "/services/"), retry_after=2)
+    world.create()
+    world.eventually(lambda: not operator.wire.faults.pending)
+    before = len(operator.wire.writes)
+    with pytest.raises(AssertionError, match="it did not come"):
+        world.eventually(lambda: len(operator.wire.writes) > before, 1.5)
+    world.eventually(world.is_ready)

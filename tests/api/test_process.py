@@ -1,0 +1,207 @@
+"""The operator as a process of its own: how it starts, what it serves, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.network import free_ports
+from e2e.cluster.paths import REPOSITORY
+from shared.kube import CRD, NotFound
+from tests.api.running import Operator
+from tests.api.world import DEPLOYMENT, MEMCACHED, SERVICE, World
+
+CRD_NAME = "memcacheds.cache.example.com"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane without our CRDs."""
+    with ControlPlane.alone(tmp_path_factory.mktemp("bare")) as plane:
+        yield plane
+
+
+@contextmanager
+def process(*arguments: str | Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m operators.memcached`; what it says comes by its `stderr`."""
+    command = [sys.executable, "-m", "operators.memcached", *map(str, arguments)]
+    clean = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "HOME")}
+    running = subprocess.Popen(
+        command, cwd=REPOSITORY, env={**clean, **environment}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def addresses() -> tuple[str, str, list[str]]:
+    """URLs of probes and metrics on free ports, and the flags that set them."""
+    probes, metrics = free_ports(2)
+    flags = [f"--health-probe-bind-address=127.0.0.1:{probes}", f"--metrics-bind-address=127.0.0.1:{metrics}"]
+    return f"http://127.0.0.1:{probes}", f"http://127.0.0.1:{metrics}", flags
+
+
+def answer(url: str) -> tuple[int, str]:
+    """Status and text; 0 where nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except (urllib.error.URLError, OSError):
+        return 0, ""
+
+
+def wait(check: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def ends(*arguments: str | Path, **environment: str) -> tuple[int, str]:
+    """Exit code and last line of an operator that cannot run."""
+    with process("--log-format=text", *arguments, **environment) as running:
+        _, said = running.communicate(timeout=20)
+    assert "Traceback" not in said
+    return running.returncode, said.strip().splitlines()[-1]
+
+
+def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) -> None:
+    world = World(bare)
+    with pytest.raises(NotFound):
+        world.person.get(CRD, None, CRD_NAME)
+    probes, metrics, flags = addresses()
+    with process("--install-crds", *flags, KUBECONFIG=str(bare.kubeconfig)) as running:
+        wait(lambda: answer(f"{probes}/readyz") == (200, "ok"))
+        assert answer(f"{probes}/healthz") == (200, "ok")
+        world.create(size=2)
+        world.eventually(world.is_ready)
+        _, text = answer(f"{metrics}/metrics")
+        controller = 'controller="memcached-operator"'
+        for name in (
+            f'controller_runtime_reconcile_total{{{controller},result="success"}}',
+            f"controller_runtime_reconcile_time_seconds_count{{{controller}}}",
+            f"controller_runtime_reconcile_errors_total{{{controller}}} 0.0",
+            f"controller_runtime_max_concurrent_reconciles{{{controller}}} 16.0",
+            "workqueue_depth{",
+            "workqueue_adds_total{",
+            "workqueue_queue_duration_seconds_bucket{",
+            "rest_client_requests_total{",
+        ):
+            assert name in text
+        running.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        _, said = running.communicate(timeout=10)
+        assert time.monotonic() - started < 5
+        assert running.returncode == 0, said
+        assert "Traceback" not in said
+    world.person.delete(CRD, None, CRD_NAME)
+    wait(lambda: _is_gone(world))
+    world.workloads = None
+
+
+def test_without_its_crd_it_says_what_to_do(bare: ControlPlane) -> None:
+    code, said = ends("--kubeconfig", bare.kubeconfig)
+    assert code == 1
+    assert "serves no memcacheds.cache.example.com/v1alpha1" in said
+    assert "--install-crds" in said
+
+
+def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
+    code, said = ends(HOME=str(tmp_path))
+    assert code == 1
+    assert "KUBECONFIG" in said
+    code, said = ends("--kubeconfig", tmp_path / "missing")
+    assert code == 1
+    assert str(tmp_path / "missing") in said
+
+
+def test_a_port_in_use_is_named(plane: ControlPlane) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, said = ends(
+            "--metrics-bind-address=0", f"--health-probe-bind-address={address}", KUBECONFIG=str(plane.kubeconfig)
+        )
+    assert code == 1
+    assert f"cannot listen on {address}" in said
+
+
+def test_a_flag_that_makes_no_sense_is_refused() -> None:
+    code, said = ends("--workers=none")
+    assert code == 2
+    assert "'none' is no number of at least 1" in said
+
+
+def test_it_ends_while_the_api_server_is_away(tmp_path: Path) -> None:
+    probes, _, flags = addresses()
+    with ControlPlane.alone(tmp_path / "plane") as plane:
+        running_with = process("--install-crds", *flags, KUBECONFIG=str(plane.kubeconfig))
+        with running_with as running:
+            wait(lambda: answer(f"{probes}/readyz")[0] == 200)
+            plane.stop()
+            time.sleep(1)
+            assert answer(f"{probes}/healthz")[0] == 200
+            assert running.poll() is None
+            running.send_signal(signal.SIGTERM)
+            _, said = running.communicate(timeout=10)
+            assert running.returncode == 0, said
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_resource_elsewhere_is_not_touched(plane: ControlPlane, count: int) -> None:
+    """The operator watches one or two of three namespaces."""
+    worlds = [World(plane) for _ in range(3)]
+    watched = [world.namespace for world in worlds[:count]]
+    operator = Operator(plane.kubeconfig, *watched)
+    operator.start()
+    try:
+        for world in reversed(worlds):
+            world.create()
+        for world in worlds[:count]:
+            world.eventually(world.is_ready)
+        for world in worlds[count:]:
+            assert "status" not in world.get(MEMCACHED)
+            assert world.list(DEPLOYMENT) + world.list(SERVICE) == []
+        assert all(any(f"/namespaces/{name}/" in asked.path for name in watched) for asked in operator.wire.asked)
+    finally:
+        operator.stop()
+        for world in worlds:
+            world.close()
+
+
+def test_without_a_choice_all_namespaces_are_served(plane: ControlPlane) -> None:
+    worlds = [World(plane) for _ in range(2)]
+    operator = Operator(plane.kubeconfig)
+    operator.start()
+    try:
+        for world in worlds:
+            world.create()
+        for world in worlds:
+            world.eventually(world.is_ready)
+    finally:
+        operator.stop()
+        for world in worlds:
+            world.close()
+
+
+def _is_gone(world: World) -> bool:
+    try:
+        world.person.get(CRD, None, CRD_NAME)
+    except NotFound:
+        return True
+    return False

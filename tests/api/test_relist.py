@@ -1,0 +1,79 @@
+"""What a watch missed while it was broken is found by the list that follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kube import Kind
+from tests.api.gate import Gate
+from tests.api.running import Operator
+from tests.api.world import MEMCACHED, OWNED, POD, SERVICE, World
+
+WATCHES = 4
+"""One for each kind, in the one namespace."""
+
+
+@pytest.fixture
+def settled(world: World, gate: Gate, gated: Operator) -> World:
+    """A world with one healthy resource, seen through the gate."""
+    world.create(size=2)
+    world.eventually(world.is_ready)
+    gate.wait_for_watches(WATCHES)
+    return world
+
+
+@pytest.mark.parametrize("kind", OWNED, ids=str)
+def test_a_missed_deletion_is_healed_though_nothing_is_left_to_list(settled: World, gate: Gate, kind: Kind) -> None:
+    before = settled.get(kind)["metadata"]["uid"]
+    with gate.watches_broken():
+        settled.delete(kind)
+        assert settled.list(kind) == []
+    settled.eventually(lambda: settled.find(kind) and settled.is_ready())
+    assert settled.get(kind)["metadata"]["uid"] != before
+
+
+def test_a_missed_deletion_among_others_is_healed(settled: World, gate: Gate) -> None:
+    settled.create("other")
+    settled.eventually(lambda: settled.is_ready("other"))
+    with gate.watches_broken():
+        settled.delete(SERVICE)
+    settled.eventually(lambda: settled.find(SERVICE) and settled.is_ready())
+
+
+def test_missed_deletions_of_pods_are_told(settled: World, gate: Gate) -> None:
+    workloads, settled.workloads = settled.workloads, None
+    with gate.watches_broken():
+        for pod in settled.list(POD):
+            settled.delete(POD, pod["metadata"]["name"], gracePeriodSeconds=0)
+    settled.eventually(lambda: settled.get(MEMCACHED)["status"]["nodes"] == [])
+    assert settled.reason() == "Degraded"
+    settled.workloads = workloads
+    settled.eventually(settled.is_ready)
+
+
+def test_a_missed_deletion_of_the_resource_itself_is_learned(settled: World, gate: Gate) -> None:
+    """The operator that still believed in it would make its Service again."""
+    with gate.watches_broken():
+        settled.delete(MEMCACHED)
+    gate.wait_for_watches(WATCHES)
+    for kind in OWNED:
+        settled.delete(kind)
+    settled.create("next")
+    settled.eventually(lambda: settled.is_ready("next"))
+    assert [service["metadata"]["name"] for service in settled.list(SERVICE)] == ["next"]
+
+
+def test_missed_changes_are_followed(settled: World, gate: Gate) -> None:
+    with gate.watches_broken():
+        settled.change(size=3)
+        settled.edit(SERVICE, {"spec": {"selector": None}})
+    settled.eventually(lambda: settled.is_ready() and len(settled.get(MEMCACHED)["status"]["servers"]) == 3)
+    settled.eventually(lambda: settled.get(SERVICE)["spec"].get("selector"))
+
+
+def test_watches_that_break_again_and_again_do_no_harm(settled: World, gate: Gate) -> None:
+    for size in (1, 2, 3):
+        with gate.watches_broken():
+            settled.change(size=size)
+        settled.eventually(lambda size=size: settled.is_ready() and len(settled.list(POD)) == size)
+        gate.wait_for_watches(WATCHES)

@@ -1,0 +1,38 @@
+"""The recorded answers that the in-memory API server is held to are those of this real one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from shared.kube import CRD, Obj
+from shared.testing.served import NAMESPACE
+from tests.api.live import LiveServer
+from tests.apiserver_scenarios import STORIES, WIDGET, WIDGET_CRD, tell
+
+RECORD = Path(__file__).parents[1] / "unit/shared/recorded/kube-apiserver.json"
+RECORDED: dict[str, list[Obj]] = json.loads(RECORD.read_text())
+
+
+@pytest.fixture(scope="module")
+def server(plane: ControlPlane) -> Iterator[LiveServer]:
+    server = LiveServer(plane, "stories")
+    server.actor("storyteller").apply(CRD, WIDGET_CRD)
+    deadline = time.monotonic() + 30
+    while server.handle("GET", WIDGET.path("stories")).status == 404:
+        assert time.monotonic() < deadline, "the API server does not serve the CRD of the stories"
+        time.sleep(0.2)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_goes_as_recorded(server: LiveServer, name: str) -> None:
+    namespace = f"story-{name.replace('_', '-')}"
+    server.actor("storyteller").create(NAMESPACE, {"metadata": {"name": namespace}})
+    assert json.loads(json.dumps(tell(STORIES[name], server.actor, namespace))) == RECORDED[name]

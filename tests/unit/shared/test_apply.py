@@ -1,0 +1,169 @@
+"""Properties of server-side apply that hold for every object."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.kube import Obj
+from shared.testing.apply import (
+    FieldConflict,
+    Manager,
+    Records,
+    apply,
+    describe,
+    read_records,
+    track,
+    write_records,
+)
+from shared.testing.fieldsets import compare, decode, encode, fields_of
+from shared.testing.served import BUILT_IN
+
+ONE, TWO, PERSON = (Manager(name, op, "v1") for name, op in (("one", "Apply"), ("two", "Apply"), ("person", "Update")))
+
+names = st.sampled_from("abc")
+texts = st.sampled_from(["1", "2", "3"])
+
+
+def by_key(key: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Obj]]:
+    item = st.fixed_dictionaries({key: names}, optional=fields)
+    return st.lists(item, max_size=3, unique_by=lambda found: found[key])
+
+
+containers = by_key("name", image=texts, args=st.lists(texts, max_size=2), env=by_key("name", value=texts))
+ports = st.lists(
+    st.fixed_dictionaries(
+        {"port": st.integers(1, 3)}, optional={"protocol": st.sampled_from(["TCP", "UDP"]), "name": texts}
+    ),
+    max_size=3,
+    unique_by=lambda port: (port["port"], port.get("protocol", "TCP")),
+)
+anything: st.SearchStrategy[Obj] = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.fixed_dictionaries({"labels": st.dictionaries(names, texts, max_size=3)}),
+        "spec": st.fixed_dictionaries(
+            {},
+            optional={
+                "containers": containers,
+                "ports": ports,
+                "nodeSelector": st.dictionaries(names, texts, max_size=2),
+                "limits": st.dictionaries(names, texts, max_size=2),
+            },
+        ),
+    },
+)
+
+
+def inhabited(value: Any) -> Any:
+    """Without empty maps: each is a field of its own, until somebody puts something into it."""
+    if not isinstance(value, dict):
+        return value
+    parts = {key: inhabited(part) for key, part in value.items()}
+    return {key: part for key, part in parts.items() if part != {}}
+
+
+objects = anything.map(inhabited)
+
+
+def fields(obj: Obj) -> frozenset[tuple[str, ...]]:
+    return frozenset(fields_of(BUILT_IN, obj))
+
+
+def after(*configs: tuple[Manager, Obj]) -> tuple[Obj, Records]:
+    live: Obj = {}
+    records: Records = {}
+    for manager, config in configs:
+        live, records = apply(BUILT_IN, live, records, config, manager, force=True)
+    return live, records
+
+
+@given(objects)
+def test_a_set_survives_its_encoding(obj: Obj) -> None:
+    assert frozenset(decode(encode(fields(obj)))) == fields(obj)
+
+
+@given(objects, objects)
+def test_applying_twice_changes_nothing_more(first: Obj, second: Obj) -> None:
+    live, records = after((ONE, first), (TWO, second), (ONE, first))
+    again, same = apply(BUILT_IN, live, records, first, ONE, force=True)
+    assert (again, same) == (live, records)
+
+
+@given(objects, objects)
+def test_a_lone_applier_gets_exactly_the_fields_of_its_last_word(first: Obj, second: Obj) -> None:
+    live, records = after((ONE, first), (ONE, second))
+    assert fields(live) == fields(second)
+    assert records.get(ONE, frozenset()) == fields(second)
+
+
+@given(objects, objects)
+def test_what_was_applied_holds(first: Obj, second: Obj) -> None:
+    live, _ = after((ONE, first), (TWO, second))
+    change = compare(BUILT_IN, live, apply(BUILT_IN, live, {}, second, TWO, force=True)[0])
+    assert not any(change), "the last applier's values are there"
+    assert fields(second) <= fields(live)
+
+
+@given(objects, objects, objects)
+def test_fields_of_another_applier_survive(ours: Obj, less: Obj, theirs: Obj) -> None:
+    live, records = after((ONE, ours), (TWO, theirs), (ONE, less))
+    only_theirs = records.get(TWO, frozenset())
+    assert only_theirs <= fields(live)
+    held = apply(BUILT_IN, live, records, theirs, TWO, force=True)[0]
+    disputed = compare(BUILT_IN, live, held)
+    assert not (only_theirs & (disputed.modified | disputed.removed)), "what they still own is as they said"
+
+
+@given(objects, objects)
+def test_unforced_either_nothing_of_others_changes_or_it_is_refused(theirs: Obj, ours: Obj) -> None:
+    live, records = after((TWO, theirs))
+    before = copy.deepcopy((live, records))
+    forced, left = apply(BUILT_IN, live, records, ours, ONE, force=True)
+    lost = fields(theirs) - left.get(TWO, frozenset())
+    if lost:
+        with pytest.raises(FieldConflict) as caught:
+            apply(BUILT_IN, live, records, ours, ONE, force=False)
+        assert caught.value.fields == {TWO: lost}
+    else:
+        assert apply(BUILT_IN, live, records, ours, ONE, force=False) == (forced, left)
+    assert (live, records) == before, "the arguments are left alone"
+
+
+@given(objects, objects)
+def test_an_update_owns_what_it_changed_and_nobody_owns_it_twice(applied: Obj, updated: Obj) -> None:
+    live, records = after((ONE, applied))
+    tracked = track(BUILT_IN, live, records, updated, PERSON)
+    change = compare(BUILT_IN, live, updated)
+    assert tracked.get(PERSON, frozenset()) >= (change.added | change.modified) - {("f:metadata",)}
+    assert not tracked.get(ONE, frozenset()) & tracked.get(PERSON, frozenset())
+    assert not tracked.get(ONE, frozenset()) & change.removed
+
+
+@given(objects, objects)
+def test_managed_fields_say_the_records(first: Obj, second: Obj) -> None:
+    _, records = after((ONE, first), (TWO, second))
+    obj = {"metadata": {"managedFields": write_records(records, {}, "2026-01-01T00:00:00Z")}}
+    assert read_records(obj) == {manager: paths for manager, paths in records.items() if paths}
+
+
+def test_an_entry_keeps_its_time_while_its_fields_stay() -> None:
+    _, records = after((ONE, {"spec": {"a": "1"}}), (TWO, {"spec": {"b": "1"}}))
+    obj = {"metadata": {"managedFields": write_records(records, {}, "then")}}
+    changed = records | {TWO: fields({"spec": {"c": "1"}})}
+    entries = write_records(changed, obj, "thereafter")
+    assert {entry["manager"]: entry["time"] for entry in entries} == {"one": "then", "two": "thereafter"}
+
+
+def test_fields_are_written_as_kubernetes_writes_them() -> None:
+    obj = {"metadata": {"finalizers": ["x"]}, "spec": {"ports": [{"port": 80}], "limits": {}}}
+    assert encode(fields(obj)) == {
+        "f:metadata": {"f:finalizers": {'v:"x"': {}}},
+        "f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}, "f:limits": {}},
+    }
+    path = ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}', "f:port")
+    assert describe(path) == '.spec.ports["port":80,"protocol":"TCP"].port'

@@ -1,0 +1,125 @@
+"""Specs are parsed into frozen models, and what is wrong with one is said in sentences."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field, ValidationError
+
+from shared.crd import structural
+from shared.podspec import PodSettings
+from shared.spec import InvalidSpec, Rule, SpecModel, broken, parse
+
+
+class Part(SpecModel):
+    low: int = 0
+    high: int = 9
+
+    RULES = (
+        Rule("self.low <= self.high", lambda part: part.low <= part.high, "is above high; give at most {}.", "low",
+             ("self.high", lambda part: part.high)),
+    )  # fmt: skip
+
+
+class Thing(SpecModel):
+    memory_mb: Annotated[int, Field(ge=1, le=9)] = Field(alias="memoryMB")
+    mode: Literal["a", "b"] = "a"
+    words: Annotated[list[Annotated[str, Field(max_length=3)]], Field(max_length=2)] = Field(default_factory=list)
+    part: Part = Field(default_factory=Part)
+    parts: list[Part] = Field(default_factory=list)
+    paused: bool = False
+
+    RULES = (Rule("!self.paused", lambda thing: not thing.paused, "a thing is never paused; 100% of them go on."),)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "spec.memoryMB: is missing; give it."),
+        ({"memoryMB": 0}, "spec.memoryMB: 0 is too small; give at least 1."),
+        ({"memoryMB": 10}, "spec.memoryMB: 10 is too large; give at most 9."),
+        ({"memoryMB": "1"}, 'spec.memoryMB: "1" is not a whole number; give one, without quotes.'),
+        ({"memoryMB": True}, "spec.memoryMB: true is not a whole number; give one, without quotes."),
+        ({"memoryMB": None}, "spec.memoryMB: null is not a whole number; give one, without quotes."),
+        ({"memoryMB": 1, "mode": "c"}, "spec.mode: \"c\" is not known; give 'a' or 'b'."),
+        ({"memoryMB": 1, "words": ["abcd"]}, 'spec.words[0]: "abcd" is too long; give at most 3 characters.'),
+        ({"memoryMB": 1, "words": ["a"] * 3}, 'spec.words: ["a", "a", "a"] has too many entries; give at most 2.'),
+        ({"memoryMB": 1, "part": 5}, "spec.part: 5 is not an object; give fields."),
+        ({"memoryMB": 1, "parts": [{}, {"low": "x"}]},
+         'spec.parts[1].low: "x" is not a whole number; give one, without quotes.'),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_a_sentence_with_place_value_and_mend(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        parse(Thing, given, at="spec")
+    assert str(refused.value) == sentence
+
+
+def test_every_error_is_told_at_once() -> None:
+    with pytest.raises(InvalidSpec, match=r"spec\.memoryMB: .* spec\.mode: "):
+        parse(Thing, {"memoryMB": 0, "mode": "c"}, at="spec")
+
+
+def test_a_long_value_is_told_in_short() -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        parse(Thing, {"memoryMB": "x" * 5000}, at="spec")
+    assert len(str(refused.value)) < 200
+
+
+def test_unknown_fields_are_those_of_a_newer_crd() -> None:
+    assert parse(Thing, {"memoryMB": 3, "warmRestart": {}}, at="spec").memory_mb == 3
+
+
+def test_a_spec_is_frozen() -> None:
+    thing = parse(Thing, {"memoryMB": 3}, at="spec")
+    with pytest.raises(ValidationError, match="frozen"):
+        thing.memory_mb = 4  # type: ignore[misc]
+
+
+def test_rules_are_asked_in_the_model_and_in_what_it_holds() -> None:
+    thing = Thing(memory_mb=1, paused=True, part=Part(low=5, high=4), parts=[Part(), Part(low=3, high=2)])
+    assert broken(thing, "spec") == [
+        "spec: a thing is never paused; 100% of them go on.",
+        "spec.part.low: is above high; give at most 4.",
+        "spec.parts[1].low: is above high; give at most 2.",
+    ]
+    assert broken(Thing(memory_mb=1), "spec") == []
+
+
+def test_the_crd_says_the_same_sentence() -> None:
+    assert Rule("self.a % 2 == 0", bool, "100% {} \"b\"", value=("self.a", str)).schema() == {
+        "rule": "self.a % 2 == 0",
+        "messageExpression": r'"100%% %s \"b\"".format([self.a])',
+    }  # fmt: skip
+
+
+def test_a_model_with_more_rules_keeps_those_it_has() -> None:
+    class Stricter(PodSettings):
+        """More."""
+
+        RULES = (*PodSettings.RULES, Rule("true", lambda _: True, "fine"))
+
+    assert len(structural(Stricter)["x-kubernetes-validations"]) == len(PodSettings.RULES) + 1
+    assert len(structural(PodSettings)["x-kubernetes-validations"]) == len(PodSettings.RULES)
+
+
+def test_pod_settings_become_fields_of_a_pod() -> None:
+    settings = parse(
+        PodSettings,
+        {
+            "nodeSelector": {"disk": "fast"},
+            "tolerations": [{"key": "a", "operator": "Exists"}],
+            "topologySpread": [{"topologyKey": "zone"}],
+            "env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        },
+        at="spec",
+    )
+    assert settings.placement() == {
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+    }
+    assert settings.spread_constraints() == [
+        {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}
+    ]
+    assert settings.environment() == [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
