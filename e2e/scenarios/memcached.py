@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from pymemcache.client.base import Client
@@ -20,6 +21,11 @@ def manifest(name: str, **spec: Any) -> dict[str, Any]:
 
 def conditions(resource: dict[str, Any]) -> dict[str, str]:
     return {found["type"]: found["status"] for found in resource.get("status", {}).get("conditions", ())}
+
+
+def uids(kubectl: Kubectl) -> set[str]:
+    """The UIDs of all pods of a namespace."""
+    return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
 
 
 class Memcached:
@@ -66,10 +72,10 @@ class Memcached:
         """
         servers = self.servers
         for number, server in enumerate(servers):
-            with client_of(server) as client:
+            with closing(client_of(server)) as client:
                 client.set("who", f"server {number}".encode(), expire=60, noreply=False)
         for number, server in enumerate(servers):
-            with client_of(server) as client:
+            with closing(client_of(server)) as client:
                 assert client.get("who") == f"server {number}".encode(), server
         return len(servers)
 
@@ -77,7 +83,7 @@ class Memcached:
         """The versions that the servers say they are."""
         found = set()
         for server in self.servers:
-            with client_of(server) as client:
+            with closing(client_of(server)) as client:
                 found.add(client.version().decode())
         return found
 

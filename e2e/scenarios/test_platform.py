@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.scenarios.conftest import RELEASE, Helm, Kubectl, until
-from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.memcached import Memcached, uids
 
 CHART = "charts/platform"
 OPERATOR = "deployment/platform-memcached-operator"
@@ -24,16 +24,12 @@ def values(helm: Helm, tmp_path: Path) -> Iterator[str]:
     helm("upgrade", "--install", RELEASE, CHART, "-f", str(file), "--wait", "--timeout=120s")
 
 
-def pod_uids(kubectl: Kubectl) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
-
-
 def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
     kubectl: Kubectl, system: Kubectl, helm: Helm, values: str
 ) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    before, servers = cache.now, pod_uids(kubectl)
+    before, servers = cache.now, uids(kubectl)
     helm(
         "upgrade", RELEASE, CHART, "-f", values, "--set", "memcached.logLevel=debug", "--wait", "--timeout=120s"
     )  # fmt: skip
@@ -42,7 +38,7 @@ def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
     until("the new operator leads", lambda: system("rollout", "status", OPERATOR, "--timeout=60s"))
     kubectl("scale", "memcached", "cache", "--replicas=2")
     cache.await_ready(2)
-    assert servers < pod_uids(kubectl)
+    assert servers < uids(kubectl)
     assert cache.now["metadata"]["uid"] == before["metadata"]["uid"]
 
 
@@ -51,16 +47,16 @@ def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_ta
 ) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    servers = pod_uids(kubectl)
+    servers = uids(kubectl)
     helm("uninstall", RELEASE, "--wait", "--timeout=120s")
     until("no operator", lambda: not system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator"))
     assert kubectl.get("crd", "memcacheds.cache.example.com")
     assert cache.serves() == 1
-    assert pod_uids(kubectl) == servers
+    assert uids(kubectl) == servers
     helm("upgrade", "--install", RELEASE, CHART, "-f", values, "--wait", "--timeout=120s")
     kubectl("scale", "memcached", "cache", "--replicas=2")
     cache.await_ready(2)
-    assert servers < pod_uids(kubectl)
+    assert servers < uids(kubectl)
 
 
 def test_the_operator_runs_restricted_and_tells_its_metrics(system: Kubectl) -> None:
