@@ -117,14 +117,15 @@ lock: .venv ## Resolve the dependencies anew: locks/dev.txt, and one lock an ope
 ##@ One operator (OPERATOR, IMG), as known from kubebuilder
 
 install: .venv ## Apply the CRDs to the current cluster
-	@$(KUBECTL) apply --server-side -f charts/$(OPERATOR)-operator/files/crds
+	@$(KUBECTL) apply --server-side --force-conflicts -f charts/$(OPERATOR)-operator/files/crds
 
 uninstall: .venv ## Delete the CRDs; refused while resources exist, for they would be deleted too (FORCE=1)
 	@for crd in charts/$(OPERATOR)-operator/files/crds/*.yaml; do \
 	    name=$$(sed -n 's/^  name: //p' $$crd | head -1); \
-	    left=$$($(KUBECTL) get "$$name" --all-namespaces --no-headers 2> /dev/null | head -5) || true; \
+	    left=$$($(KUBECTL) get "$$name" --all-namespaces --no-headers --ignore-not-found 2>&1) || { \
+	        case $$left in *"doesn't have a resource type"*) left=;; esac; }; \
 	    if [ -n "$$left" ] && [ "$(FORCE)" != 1 ]; then \
-	        printf '%s\n' "$$left"; \
+	        printf '%s\n' "$$left" | head -5; \
 	        echo "Deleting $$name would delete these resources and what they own. Mend: delete them first, or FORCE=1."; \
 	        exit 1; \
 	    fi; \
@@ -151,7 +152,7 @@ deploy: .venv charts ## Install this operator's chart alone, with the image IMG
 	    echo "Mend: $(HELM) uninstall platform --namespace $(NAMESPACE); resources and CRDs stay."; exit 1; }
 	@image=$(IMG); \
 	$(HELM) upgrade --install $(OPERATOR)-operator charts/$(OPERATOR)-operator --namespace $(NAMESPACE) \
-	    --create-namespace --take-ownership --wait --timeout 2m --set image.repository=$${image%:*} --set image.tag=$${image##*:}
+	    --create-namespace --take-ownership --force-conflicts --wait --timeout 2m --set image.repository=$${image%:*} --set image.tag=$${image##*:}
 
 undeploy: .venv ## Remove what deploy installed; the CRDs, and so all resources, stay
 	@$(HELM) uninstall $(OPERATOR)-operator --namespace $(NAMESPACE) --ignore-not-found
@@ -172,5 +173,4 @@ undeploy: .venv ## Remove what deploy installed; the CRDs, and so all resources,
 	@awk '/^uv==/ {on = 1; print; next} on && /--hash/ {print; next} {on = 0}' locks/dev.txt > .venv/uv.txt
 	@.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/uv.txt
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --require-hashes -r locks/dev.txt
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -e .
 	@touch $@

@@ -64,7 +64,7 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
         images += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={version}"]
     helm(
         "upgrade", "--install", RELEASE, CHARTS / RELEASE, "--namespace", NAMESPACE, "--create-namespace",
-        "--take-ownership", "--labels", label, "--wait", "--timeout", "3m", *images,
+        "--take-ownership", "--force-conflicts", "--labels", label, "--wait", "--timeout", "3m", *images,
         mend=f"see why its pods do not come: kubectl --namespace {NAMESPACE} get pods,events, and their logs",
     )  # fmt: skip
     return True
