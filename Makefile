@@ -46,7 +46,7 @@ kubeconfig: .venv ## Print the path of the cluster's kubeconfig: export KUBECONF
 
 ##@ Tests
 
-test: ## Everything a change must pass: lint, unit, API and end-to-end tests (ends with the local cluster down)
+test: ## Everything a change must pass: lint, unit, API and end-to-end tests (a cluster that was not up is down afterwards)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-api
@@ -60,15 +60,21 @@ test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes)
 	@echo "==> API tests"
 	@$(PYTEST) tests/api $(ARGS)
 
-# The cluster's own test takes it down and looks for what is left, so it runs last, by itself.
-test-e2e: up ## Real pods on the cluster, then its teardown
-	@echo "==> end-to-end tests"
-	@$(PYTEST) e2e/scenarios -m "not long" --ignore e2e/scenarios/test_cluster.py $(ARGS)
-	@$(PYTEST) e2e/scenarios/test_cluster.py
+# The cluster's own test takes it down and looks for what is left, so it runs last, by itself; and not on a cluster that
+# was up before, for somebody may have something in it.
+E2E = @was_up=$$($(CLUSTERS) kubeconfig 2> /dev/null || true); \
+      $(MAKE) --no-print-directory up; \
+      $(PYTEST) e2e/scenarios --ignore e2e/scenarios/test_cluster.py $(1) $(ARGS); \
+      if [ -n "$$was_up" ]; then echo "The cluster was up before, and stays up: make down is not tested."; \
+      else $(PYTEST) e2e/scenarios/test_cluster.py; fi
 
-test-long: up ## Every end-to-end test, the long ones too
-	@$(PYTEST) e2e/scenarios --timeout 3600 --ignore e2e/scenarios/test_cluster.py $(ARGS)
-	@$(PYTEST) e2e/scenarios/test_cluster.py
+test-e2e: .venv ## Real pods on the local cluster, and its teardown unless it was up before
+	@echo "==> end-to-end tests"
+	$(call E2E,-m "not long")
+
+test-long: .venv ## Every end-to-end test, the long ones too
+	@echo "==> end-to-end tests, the long ones too"
+	$(call E2E,--timeout 3600)
 
 lint: .venv charts ## Style, types, layers, charts, and that generated files are as generated
 	@echo "==> lint"

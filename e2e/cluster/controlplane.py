@@ -87,13 +87,16 @@ class ControlPlane:
         self._run("etcd", programs, self._etcd(etcd_port, peer_port))
         self._run("kube-apiserver", programs, self._api_server(etcd_port))
         self._wait("/readyz")
-        if self._controllers:
-            self._run("kube-controller-manager", programs, self._controller_manager())
         if self._scheduler:
             self._run("kube-scheduler", programs, self._kube_scheduler())
         self._wait("/api/v1/namespaces/default")
         if self._controllers:
-            self._wait("/api/v1/namespaces/default/serviceaccounts/default")
+            self.start_controllers()
+
+    def start_controllers(self) -> None:
+        """Start the controller manager; CRDs that are there by then its garbage collector knows from the beginning."""
+        self._run("kube-controller-manager", binaries.build(binaries.KUBERNETES), self._controller_manager())
+        self._wait("/api/v1/namespaces/default/serviceaccounts/default")
 
     def stop(self) -> None:
         """End every process at once: its data is thrown away, so there is nothing to shut down gracefully."""

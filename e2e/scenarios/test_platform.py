@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.scenarios.conftest import RELEASE, Helm, Kubectl, until
+from e2e.scenarios.conftest import RELEASE, ROOT, Helm, Kubectl, until
 from e2e.scenarios.memcached import Memcached, uids
 
 CHART = "charts/platform"
@@ -21,7 +22,14 @@ def values(helm: Helm, tmp_path: Path) -> Iterator[str]:
     file = tmp_path / "values.json"
     file.write_text(helm("get", "values", RELEASE, "-o", "json"))
     yield str(file)
-    helm("upgrade", "--install", RELEASE, CHART, "-f", str(file), "--wait", "--timeout=120s")
+    # The CRD stays with the release that came last, and that may have been another.
+    helm("upgrade", "--install", RELEASE, CHART, "-f", str(file), "--take-ownership", "--wait", "--timeout=120s")
+
+
+def make(kubectl: Kubectl, *arguments: str) -> None:
+    subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=kubectl.environment, check=True, capture_output=True, timeout=180
+    )
 
 
 def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
@@ -57,6 +65,21 @@ def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_ta
     kubectl("scale", "memcached", "cache", "--replicas=2")
     cache.await_ready(2)
     assert servers < uids(kubectl)
+
+
+@pytest.mark.usefixtures("values")
+def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, system: Kubectl, helm: Helm) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    image = system.get(OPERATOR)["spec"]["template"]["spec"]["containers"][0]["image"]
+    helm("uninstall", RELEASE, "--wait", "--timeout=120s")
+    make(kubectl, "deploy", "OPERATOR=memcached", f"IMG={image}")
+    try:
+        kubectl("scale", "memcached", "cache", "--replicas=2")
+        cache.await_ready(2)
+    finally:
+        make(kubectl, "undeploy", "OPERATOR=memcached")
+    assert cache.serves() == 2
 
 
 def test_the_operator_runs_restricted_and_tells_its_metrics(system: Kubectl) -> None:
