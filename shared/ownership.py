@@ -24,27 +24,19 @@ class Owner:
 
     Attributes:
         kind: the resource's kind.
-        obj: the resource.
+        namespace: where it and its objects live.
+        name: its name.
+        uid: its UID: a later resource of the same name is another owner.
         application: what runs, such as `memcached` (app.kubernetes.io/name).
         operator: who makes the objects (app.kubernetes.io/managed-by).
     """
 
     kind: Kind
-    obj: Obj
+    namespace: str
+    name: str
+    uid: str
     application: str
     operator: str
-
-    @property
-    def name(self) -> str:
-        return str(self.obj["metadata"]["name"])
-
-    @property
-    def namespace(self) -> str:
-        return str(self.obj["metadata"]["namespace"])
-
-    @property
-    def uid(self) -> str:
-        return str(self.obj["metadata"]["uid"])
 
     def labels(self, component: str) -> dict[str, str]:
         """Labels of an object of a component (such as `server`)."""

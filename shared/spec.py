@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
@@ -98,6 +98,45 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
         return model.model_validate(obj)
     except ValidationError as error:
         raise InvalidSpec(" ".join(_sentence(at, dict(found)) for found in error.errors())) from None
+
+
+Spec = TypeVar("Spec", bound=SpecModel)
+
+
+@dataclass(frozen=True)
+class CustomResource(Generic[Spec]):
+    """A resource with its spec parsed: what steps of a plan ask.
+
+    Attributes:
+        obj: the resource as the API server shows it.
+        spec: its spec as a model.
+    """
+
+    obj: Obj
+    spec: Spec
+
+    @property
+    def name(self) -> str:
+        return str(self.obj["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.obj["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.obj["metadata"]["uid"])
+
+    @property
+    def phase(self) -> str:
+        """What its status last said it is doing; empty for a new one."""
+        return str((self.obj.get("status") or {}).get("phase") or "")
+
+    @property
+    def changed(self) -> bool:
+        """Whether the spec changed since the status was written."""
+        observed = (self.obj.get("status") or {}).get("observedGeneration")
+        return bool(observed != self.obj["metadata"].get("generation"))
 
 
 def broken(model: SpecModel, at: str) -> list[str]:

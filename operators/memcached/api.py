@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, ClassVar
 
@@ -13,7 +12,7 @@ from pydantic import Field
 from shared.crd import Column, Resource, Scale
 from shared.kube import Kind, Obj
 from shared.podspec import PodSettings, number_cel, smaller
-from shared.spec import INT32, Rule, Status, broken, parse
+from shared.spec import INT32, CustomResource, Rule, Status, broken, parse
 
 DEFAULT_VERSION = "1.6.38"
 
@@ -204,17 +203,8 @@ API = Resource(
 )
 
 
-@dataclass(frozen=True)
-class Memcached:
-    """One Memcached, parsed.
-
-    Attributes:
-        obj: the resource as the API server shows it.
-        spec: its spec as a model.
-    """
-
-    obj: Obj
-    spec: MemcachedSpec
+class Memcached(CustomResource[MemcachedSpec]):
+    """One Memcached, parsed."""
 
     @classmethod
     def parse(cls, obj: Obj) -> Memcached:
@@ -224,25 +214,6 @@ class Memcached:
             InvalidSpec: a field is wrong; the message says which and what to give.
         """
         return cls(obj, parse(MemcachedSpec, obj.get("spec") or {}, at="spec"))
-
-    @property
-    def name(self) -> str:
-        return str(self.obj["metadata"]["name"])
-
-    @property
-    def namespace(self) -> str:
-        return str(self.obj["metadata"]["namespace"])
-
-    @property
-    def phase(self) -> str:
-        """What its status last said it is doing; empty for a new one."""
-        return str((self.obj.get("status") or {}).get("phase") or "")
-
-    @property
-    def changed(self) -> bool:
-        """Whether the spec changed since the status was written."""
-        observed = (self.obj.get("status") or {}).get("observedGeneration")
-        return bool(observed != self.obj["metadata"].get("generation"))
 
 
 def validate(resource: Memcached) -> list[str]:

@@ -13,7 +13,7 @@ USER = 11211
 
 
 def owner(resource: Memcached, operator: str) -> Owner:
-    return Owner(API.kind, resource.obj, application="memcached", operator=operator)
+    return Owner(API.kind, resource.namespace, resource.name, resource.uid, "memcached", operator)
 
 
 def service(resource: Memcached, own: Owner) -> Obj:

@@ -10,7 +10,7 @@ CACHE = Kind("example.com", "v1", "Thing", "things")
 
 
 def owner(uid: str = "u-1") -> Owner:
-    return Owner(CACHE, {"metadata": {"name": "a", "namespace": "ns", "uid": uid}}, "thing", "op")
+    return Owner(CACHE, namespace="ns", name="a", uid=uid, application="thing", operator="op")
 
 
 def test_an_object_of_ours_leads_back_to_its_resource() -> None:

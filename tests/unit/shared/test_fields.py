@@ -1,0 +1,74 @@
+"""`difference` on what a real API server recorded of an apply; `tests/api/test_fields.py` asks it about any edits."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.fields import difference, record_of
+from shared.kube import Obj
+
+MANAGER = "memcached-operator"
+APPLIED: dict[str, dict[str, Obj]] = json.loads((Path(__file__).parent / "recorded" / "applied.json").read_text())
+
+Edit = Callable[[Obj], Any]
+
+
+def container(obj: Obj) -> Obj:
+    found: Obj = obj["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.fixture(params=sorted(APPLIED))
+def applied(request: pytest.FixtureRequest) -> dict[str, Obj]:
+    """What was sent, and what the API server made of it."""
+    return copy.deepcopy(APPLIED[request.param])
+
+
+def test_what_was_just_applied_differs_in_nothing(applied: dict[str, Obj]) -> None:
+    assert difference(applied["sent"], applied["observed"], MANAGER) == []
+
+
+def test_what_another_applied_is_not_ours(applied: dict[str, Obj]) -> None:
+    assert record_of(applied["observed"], "another") is None
+    assert difference(applied["sent"], applied["observed"], "another") == ["metadata.managedFields"]
+
+
+def test_identity_and_status_are_no_difference(applied: dict[str, Obj]) -> None:
+    applied["sent"]["metadata"]["uid"] = "of the object that was seen"
+    applied["observed"]["status"] = {"replicas": 9}
+    applied["observed"]["metadata"]["annotations"] = {"theirs": "1"}
+    assert difference(applied["sent"], applied["observed"], MANAGER) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "path"),
+    [
+        (lambda sent: sent["spec"].update(replicas=3), "spec.replicas"),
+        (lambda sent: sent["spec"].pop("revisionHistoryLimit"), "spec.revisionHistoryLimit"),
+        (lambda sent: sent["metadata"]["labels"].update(team="shop"), "metadata.labels.team"),
+        (lambda sent: container(sent)["args"].append("-v"), "spec.template.spec.containers[memcached].args"),
+        (
+            lambda sent: container(sent)["env"][0].update(value="2"),
+            "spec.template.spec.containers[memcached].env[A].value",
+        ),
+        (lambda sent: container(sent).pop("env"), "spec.template.spec.containers[memcached].env"),
+        (lambda sent: sent["spec"]["template"]["spec"].update(tolerations=[]), "spec.template.spec.tolerations"),
+    ],
+)
+def test_what_we_want_otherwise_is_named(edit: Edit, path: str) -> None:
+    sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), APPLIED["Deployment"]["observed"]
+    edit(sent)
+    assert difference(sent, observed, MANAGER) == [path]
+
+
+@pytest.mark.parametrize("memory", ["2048Mi", "2Gi", "2147483648", 2147483648])
+def test_a_quantity_written_otherwise_is_the_same(memory: str | int) -> None:
+    sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), APPLIED["Deployment"]["observed"]
+    container(sent)["resources"]["limits"]["memory"] = memory
+    assert difference(sent, observed, MANAGER) == []
