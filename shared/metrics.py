@@ -51,3 +51,11 @@ REST_REQUESTS = Counter(
 )
 CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in the cache.", ["kind"])
 EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: too many, or refused.")
+
+
+def show_from_the_start(controller: str) -> None:
+    """Show a controller's results as 0 before there are any, as controller-runtime does: a rate needs a first value."""
+    for result in ("success", "requeue_after", "error", "terminal_error"):
+        RECONCILES.labels(controller=controller, result=result)
+    for metric in (RECONCILE_ERRORS, TERMINAL_ERRORS, PANICS, RECONCILE_TIME, ACTIVE_WORKERS):
+        metric.labels(controller=controller)

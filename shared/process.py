@@ -25,7 +25,18 @@ from kubernetes.aio.client.rest import RESTClientObject
 from shared import crd, endpoints, logs, metrics, ownership, status
 from shared.cache import Cache
 from shared.events import Recorder
-from shared.kube import CRD, HttpTransport, Kind, Kube, KubeError, NotFound, Obj, Unavailable, load_configuration
+from shared.kube import (
+    CRD,
+    Forbidden,
+    HttpTransport,
+    Kind,
+    Kube,
+    KubeError,
+    NotFound,
+    Obj,
+    Unavailable,
+    load_configuration,
+)
 from shared.options import Options, parse_options
 from shared.queue import Key, Queue
 from shared.reconciler import Controller, Reconciler
@@ -89,13 +100,24 @@ async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
         applied = await kube.apply(CRD, crd.to_dict(resource))
         name = applied["metadata"]["name"]
         for _ in range(100):
-            if status.is_true(applied, "Established"):
+            if status.is_true(applied, "Established") and await _is_served(kube, resource.kind):
                 log.info("CRD %s is served", name)
                 break
             await asyncio.sleep(0.1)
             applied = await kube.get(CRD, None, name)
         else:
             raise Unavailable(f"CRD {name} was applied, but the API server does not serve it")
+
+
+async def _is_served(kube: Kube, kind: Kind) -> bool:
+    """An established CRD's storage still starts for a moment: 404 first, then 429 (to a list without a limit)."""
+    try:
+        await kube.list(kind)
+    except (NotFound, Unavailable):
+        return False
+    except Forbidden:
+        return True
+    return True
 
 
 class Process:
@@ -134,6 +156,7 @@ class Process:
                 {"/healthz": endpoints.probe(self._not_stuck), "/readyz": endpoints.probe(self._has_synced)},
             ),
         ]
+        metrics.show_from_the_start(self._controller.name)
         metrics.MAX_WORKERS.labels(controller=self._controller.name).set(self._options.workers)
         gc.set_threshold(50_000, 20, 50)
         watching = self._start(self._watch(), "kopf")

@@ -22,7 +22,7 @@ Kubectl = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd and the API server, with our CRDs, and no controllers: what happens, the test does."""
+    """An API server and its etcd, with our CRDs, and no controllers: what happens, the test does."""
     with ControlPlane.alone(tmp_path_factory.mktemp("api")) as plane:
         install(plane)
         yield plane
@@ -73,7 +73,7 @@ def gated(plane: ControlPlane, world: World, gate: Gate) -> Iterator[Operator]:
 
 @pytest.fixture
 def kube(plane: ControlPlane, world: World) -> Kubectl:
-    """kubectl in the test's namespace."""
+    """A kubectl in the test's namespace."""
 
     def run(*arguments: str | Path, stdin: str | None = None) -> str:
         return kubectl("--namespace", world.namespace, *arguments, kubeconfig=plane.kubeconfig, stdin=stdin)

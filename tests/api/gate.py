@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ class Gate:
         self._wait_for(lambda: len(self._watches) == count, f"{count} watches")
 
     @staticmethod
-    def _wait_for(holds, what: str) -> None:  # type: ignore[no-untyped-def]
+    def _wait_for(holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 15
         while not holds():
             assert time.monotonic() < deadline, f"waited in vain for {what}"

@@ -68,9 +68,7 @@ class LiveServer:
 class _Kubelet(Actor):
     """A pod's node is set by a binding, as the scheduler does: the real server takes no patch for it."""
 
-    def merge(
-        self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
-    ) -> Obj:
+    def merge(self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None) -> Obj:
         node = patch.get("spec", {}).get("nodeName")
         if kind != POD or not node:
             return super().merge(kind, namespace, name, patch, subresource=subresource)

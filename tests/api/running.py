@@ -61,9 +61,7 @@ class Wire:
         if fault is None or fault.landed:
             assert self.transport is not None
             try:
-                answer = await self.transport.request(
-                    method, path, query=query, body=body, content_type=content_type
-                )
+                answer = await self.transport.request(method, path, query=query, body=body, content_type=content_type)
             except Unavailable:
                 self.asked.append(Asked(method, path, 0, query))
                 raise

@@ -10,10 +10,10 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import KubeError
+from shared.kube import DEPLOYMENT, KubeError
 from tests.api.conftest import Kubectl
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, World
+from tests.api.world import MEMCACHED, World
 from tests.memcached_cases import ACCEPTED, REFUSED, Case
 
 SAMPLES = sorted((REPOSITORY / "samples" / "memcached").glob("*.yaml"))

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import NotFound
+from shared.kube import DEPLOYMENT, POD, SERVICE, NotFound
 from shared.testing.served import NAMESPACE
 from tests.api.conftest import install
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, OWNED, POD, SERVICE, World
+from tests.api.world import MEMCACHED, OWNED, World
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with Kubernetes' controllers: the garbage collector is what deletes here."""
-    with ControlPlane.alone(tmp_path_factory.mktemp("controllers"), controllers=True) as plane:
+    with ControlPlane.alone(tmp_path_factory.mktemp("controllers")) as plane:
         install(plane)
+        plane.start_controllers()
         yield plane
 
 
@@ -28,12 +29,12 @@ def alive(world: World, operator: Operator) -> World:
     """A world with one resource whose objects are there; no kubelet, so its pods never become ready."""
     world.workloads = None
     world.create()
-    world.eventually(lambda: world.find(SERVICE) and world.list(POD))
+    world.eventually(lambda: world.find(SERVICE) and world.listed(POD))
     return world
 
 
 def nothing_is_left(world: World) -> bool:
-    return not any(world.list(kind) for kind in (MEMCACHED, *OWNED, POD))
+    return not any(world.listed(kind) for kind in (MEMCACHED, *OWNED, POD))
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
@@ -49,7 +50,7 @@ def test_a_deleted_resource_takes_its_objects_along(alive: World, operator: Oper
 def test_an_orphaning_deletion_leaves_the_objects_and_the_next_adopts_them(alive: World) -> None:
     uids = [alive.get(kind)["metadata"]["uid"] for kind in OWNED]
     alive.delete(MEMCACHED, propagationPolicy="Orphan")
-    alive.eventually(lambda: not alive.list(MEMCACHED), 40)
+    alive.eventually(lambda: not alive.listed(MEMCACHED), 40)
     assert [alive.get(kind)["metadata"]["uid"] for kind in OWNED] == uids
     resource = alive.create(size=2)
     alive.eventually(lambda: alive.get(DEPLOYMENT)["spec"]["replicas"] == 2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import Kind, Obj
+from shared.kube import DEPLOYMENT, POD, SERVICE, Kind, Obj
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, OWNED, POD, SERVICE, World, masked
+from tests.api.world import MEMCACHED, OWNED, World, masked
 
 CONTAINER = {"name": "memcached"}
 OTHER_IMAGE = {"template": {"spec": {"containers": [CONTAINER | {"image": "memcached:1.5.0"}]}}}
@@ -26,7 +26,12 @@ EDITS: list[tuple[str, Kind, Obj, str]] = [
     ("selector", SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}, "spec.selector"),
     ("port", SERVICE, {"spec": {"ports": [{"name": "mine", "port": 11211, "targetPort": 80}]}}, "spec.ports"),
     ("ports removed", SERVICE, {"spec": {"ports": None}}, "spec.ports"),
-    ("target port", SERVICE, {"spec": {"ports": [{"name": "memcached", "port": 11211, "targetPort": 1}]}}, "spec.ports"),
+    (
+        "target port",
+        SERVICE,
+        {"spec": {"ports": [{"name": "memcached", "port": 11211, "targetPort": 1}]}},
+        "spec.ports",
+    ),
 ]
 
 
@@ -39,9 +44,7 @@ def settled(world: World, operator: Operator) -> World:
 
 
 @pytest.mark.parametrize(("kind", "patch", "field"), [edit[1:] for edit in EDITS], ids=[edit[0] for edit in EDITS])
-def test_an_edited_field_comes_back_and_the_event_names_it(
-    settled: World, kind: Kind, patch: Obj, field: str
-) -> None:
+def test_an_edited_field_comes_back_and_the_event_names_it(settled: World, kind: Kind, patch: Obj, field: str) -> None:
     before = masked(settled.get(kind))
     settled.edit(kind, patch)
     settled.eventually(lambda: masked(settled.get(kind)) == before and settled.is_ready())
@@ -63,7 +66,7 @@ def test_a_deleted_object_comes_back(settled: World, kind: Kind) -> None:
 
 def test_a_deleted_pod_is_replaced_and_meanwhile_a_loss_is_told(settled: World) -> None:
     workloads, settled.workloads = settled.workloads, None
-    lost = settled.list(POD)[0]["metadata"]["name"]
+    lost = settled.listed(POD)[0]["metadata"]["name"]
     settled.delete(POD, lost, gracePeriodSeconds=0)
     settled.eventually(lambda: settled.reason() == "Degraded")
     assert lost not in settled.get(MEMCACHED)["status"]["nodes"]
@@ -77,7 +80,7 @@ def test_fields_of_others_survive(settled: World, kind: Kind) -> None:
     spec = {"minReadySeconds": 1} if kind == DEPLOYMENT else {"publishNotReadyAddresses": True}
     settled.edit(kind, {**theirs, "spec": spec})
     settled.change(size=3, containerPort=11311)
-    settled.eventually(lambda: settled.is_ready() and len(settled.list(POD)) == 3)
+    settled.eventually(lambda: settled.is_ready() and len(settled.listed(POD)) == 3)
     settled.eventually(lambda: settled.get(SERVICE)["spec"]["ports"][0]["port"] == 11311)
     obj = settled.get(kind)
     assert obj["metadata"]["annotations"]["example.com/note"] == "mine"

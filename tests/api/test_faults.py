@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shared.kube import Obj
+from e2e.cluster.controlplane import ControlPlane
+from shared.kube import DEPLOYMENT, SERVICE, Obj
 from shared.testing.faults import WRITES, Faults, requests, writes
-from tests.api.conftest import ControlPlane
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, SERVICE, World
+from tests.api.world import MEMCACHED, World
 
 Fault = Callable[[Faults, Any], None]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from shared.kube import DEPLOYMENT, SERVICE
+from shared.status import READY, is_true
 from tests.api.gate import Gate
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, SERVICE, World
+from tests.api.world import MEMCACHED, World
 
 QUIET = 1.5
 """Seconds without a request after which the operator has come to rest."""
@@ -25,8 +27,8 @@ def come_to_rest(gate: Gate) -> None:
 
 def test_fifty_healthy_resources_cost_neither_reads_nor_writes(world: World, gate: Gate, gated: Operator) -> None:
     for number in range(50):
-        world.create(f"cache-{number}", size=int(number < 8))
-    world.eventually(lambda: all(world.is_ready(f"cache-{number}") for number in range(50)), 60)
+        world.create(f"cache-{number}", size=int(number < 4))
+    world.eventually(lambda: all(is_true(resource, READY) for resource in world.listed(MEMCACHED)), 60)
     come_to_rest(gate)
     gate.passed.clear()
     time.sleep(8)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.kube import CRD, Invalid, Obj
+from shared.kube import CRD, DEPLOYMENT, SERVICE, Invalid, Obj
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, OWNED, SERVICE, World
+from tests.api.world import MEMCACHED, OWNED, World
 
 
 @pytest.fixture

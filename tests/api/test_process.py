@@ -19,9 +19,9 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import CRD, NotFound
+from shared.kube import CRD, DEPLOYMENT, SERVICE, NotFound
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, SERVICE, World
+from tests.api.world import MEMCACHED, World
 
 CRD_NAME = "memcacheds.cache.example.com"
 
@@ -38,9 +38,7 @@ def process(*arguments: str | Path, **environment: str) -> Iterator[subprocess.P
     """`python -m operators.memcached`; what it says comes by its `stderr`."""
     command = [sys.executable, "-m", "operators.memcached", *map(str, arguments)]
     clean = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "HOME")}
-    running = subprocess.Popen(
-        command, cwd=REPOSITORY, env={**clean, **environment}, stderr=subprocess.PIPE, text=True
-    )
+    running = subprocess.Popen(command, cwd=REPOSITORY, env={**clean, **environment}, stderr=subprocess.PIPE, text=True)
     try:
         yield running
     finally:
@@ -81,6 +79,13 @@ def ends(*arguments: str | Path, **environment: str) -> tuple[int, str]:
     return running.returncode, said.strip().splitlines()[-1]
 
 
+def test_without_its_crd_it_says_what_to_do(bare: ControlPlane) -> None:
+    code, said = ends("--kubeconfig", bare.kubeconfig)
+    assert code == 1
+    assert "serves no memcacheds.cache.example.com/v1alpha1" in said
+    assert "--install-crds" in said
+
+
 def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) -> None:
     world = World(bare)
     with pytest.raises(NotFound):
@@ -110,16 +115,6 @@ def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) ->
         assert time.monotonic() - started < 5
         assert running.returncode == 0, said
         assert "Traceback" not in said
-    world.person.delete(CRD, None, CRD_NAME)
-    wait(lambda: _is_gone(world))
-    world.workloads = None
-
-
-def test_without_its_crd_it_says_what_to_do(bare: ControlPlane) -> None:
-    code, said = ends("--kubeconfig", bare.kubeconfig)
-    assert code == 1
-    assert "serves no memcacheds.cache.example.com/v1alpha1" in said
-    assert "--install-crds" in said
 
 
 def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
@@ -176,7 +171,7 @@ def test_a_resource_elsewhere_is_not_touched(plane: ControlPlane, count: int) ->
             world.eventually(world.is_ready)
         for world in worlds[count:]:
             assert "status" not in world.get(MEMCACHED)
-            assert world.list(DEPLOYMENT) + world.list(SERVICE) == []
+            assert world.listed(DEPLOYMENT) + world.listed(SERVICE) == []
         assert all(any(f"/namespaces/{name}/" in asked.path for name in watched) for asked in operator.wire.asked)
     finally:
         operator.stop()
@@ -197,11 +192,3 @@ def test_without_a_choice_all_namespaces_are_served(plane: ControlPlane) -> None
         operator.stop()
         for world in worlds:
             world.close()
-
-
-def _is_gone(world: World) -> bool:
-    try:
-        world.person.get(CRD, None, CRD_NAME)
-    except NotFound:
-        return True
-    return False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import Kind
+from shared.kube import POD, SERVICE, Kind
 from tests.api.gate import Gate
 from tests.api.running import Operator
-from tests.api.world import MEMCACHED, OWNED, POD, SERVICE, World
+from tests.api.world import MEMCACHED, OWNED, World
 
 WATCHES = 4
 """One for each kind, in the one namespace."""
@@ -27,7 +27,7 @@ def test_a_missed_deletion_is_healed_though_nothing_is_left_to_list(settled: Wor
     before = settled.get(kind)["metadata"]["uid"]
     with gate.watches_broken():
         settled.delete(kind)
-        assert settled.list(kind) == []
+        assert settled.listed(kind) == []
     settled.eventually(lambda: settled.find(kind) and settled.is_ready())
     assert settled.get(kind)["metadata"]["uid"] != before
 
@@ -43,7 +43,7 @@ def test_a_missed_deletion_among_others_is_healed(settled: World, gate: Gate) ->
 def test_missed_deletions_of_pods_are_told(settled: World, gate: Gate) -> None:
     workloads, settled.workloads = settled.workloads, None
     with gate.watches_broken():
-        for pod in settled.list(POD):
+        for pod in settled.listed(POD):
             settled.delete(POD, pod["metadata"]["name"], gracePeriodSeconds=0)
     settled.eventually(lambda: settled.get(MEMCACHED)["status"]["nodes"] == [])
     assert settled.reason() == "Degraded"
@@ -60,7 +60,7 @@ def test_a_missed_deletion_of_the_resource_itself_is_learned(settled: World, gat
         settled.delete(kind)
     settled.create("next")
     settled.eventually(lambda: settled.is_ready("next"))
-    assert [service["metadata"]["name"] for service in settled.list(SERVICE)] == ["next"]
+    assert [service["metadata"]["name"] for service in settled.listed(SERVICE)] == ["next"]
 
 
 def test_missed_changes_are_followed(settled: World, gate: Gate) -> None:
@@ -72,8 +72,11 @@ def test_missed_changes_are_followed(settled: World, gate: Gate) -> None:
 
 
 def test_watches_that_break_again_and_again_do_no_harm(settled: World, gate: Gate) -> None:
-    for size in (1, 2, 3):
+    def resize(size: int) -> None:
         with gate.watches_broken():
             settled.change(size=size)
-        settled.eventually(lambda size=size: settled.is_ready() and len(settled.list(POD)) == size)
+        settled.eventually(lambda: settled.is_ready() and len(settled.listed(POD)) == size)
         gate.wait_for_watches(WATCHES)
+
+    for size in (1, 2, 3):
+        resize(size)

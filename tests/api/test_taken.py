@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import Kind, Obj
+from shared.kube import DEPLOYMENT, SERVICE, Kind, Obj
 from shared.testing.served import CONFIG_MAP
 from tests.api.running import Operator
-from tests.api.world import DEPLOYMENT, MEMCACHED, OWNED, SERVICE, World, masked
+from tests.api.world import MEMCACHED, OWNED, World, masked
 
 LABELS = {
     "app.kubernetes.io/name": "memcached",
@@ -54,9 +54,7 @@ def test_an_object_with_another_controller_is_left_alone(
 
 
 @pytest.mark.parametrize("kind", OWNED, ids=str)
-def test_an_object_of_a_person_is_left_alone_until_it_is_removed(
-    world: World, operator: Operator, kind: Kind
-) -> None:
+def test_an_object_of_a_person_is_left_alone_until_it_is_removed(world: World, operator: Operator, kind: Kind) -> None:
     workloads, world.workloads = world.workloads, None
     theirs = put_in_the_way(world, kind)
     world.create()

@@ -11,7 +11,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.memcached.api import API
 from shared import status
 from shared.kube import DEPLOYMENT, EVENT, POD, SERVICE, Kind, KubeError, NotFound, Obj
-from shared.testing import Workloads
+from shared.testing import Actor, Workloads
 from shared.testing.served import NAMESPACE
 from tests.api.live import LiveServer
 
@@ -36,12 +36,15 @@ class World:
         self.workloads: Workloads | None = Workloads(self._live.as_server)
         self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
+    def actor(self, name: str) -> Actor:
+        """Somebody else, under a field manager of that name."""
+        return self._live.actor(name)
+
     def close(self) -> None:
         """Leave no resource behind: without controllers nobody ends the namespace."""
         for kind in (MEMCACHED, DEPLOYMENT, POD):
             for obj in self.person.list(kind, self.namespace):
-                self.person.merge(kind, self.namespace, obj["metadata"]["name"], {"metadata": {"finalizers": None}})
-                self._delete_if_there(kind, obj["metadata"]["name"])
+                self.remove(kind, obj["metadata"]["name"])
         self._live.close()
 
     def create(self, name: str = "cache", **spec: Any) -> Obj:
@@ -70,7 +73,15 @@ class World:
     def delete(self, kind: Kind, name: str = "cache", **options: Any) -> None:
         self.person.delete(kind, self.namespace, name, **options)
 
-    def list(self, kind: Kind) -> list[Obj]:
+    def remove(self, kind: Kind, name: str) -> None:
+        """See that an object is gone, whatever holds it."""
+        try:
+            self.edit(kind, {"metadata": {"finalizers": None}}, name)
+            self.delete(kind, name, gracePeriodSeconds=0)
+        except NotFound:
+            pass
+
+    def listed(self, kind: Kind) -> list[Obj]:
         return self.person.list(kind, self.namespace)
 
     def condition(self, name: str = "cache", *, of: str = status.READY) -> Obj:
@@ -88,7 +99,7 @@ class World:
 
     def events(self, name: str = "cache", reason: str = "") -> list[Obj]:
         """What was told of a resource, in order."""
-        told = [event for event in self.list(EVENT) if event["involvedObject"]["name"] == name]
+        told = [event for event in self.listed(EVENT) if event["involvedObject"]["name"] == name]
         return sorted(
             (event for event in told if reason in ("", event["reason"])),
             key=lambda event: int(event["metadata"]["resourceVersion"]),
@@ -118,23 +129,17 @@ class World:
     def snapshot(self) -> list[Obj]:
         """The resources and what they own, without what differs from run to run."""
         kinds = (MEMCACHED, *OWNED)
-        return [masked(obj) for kind in kinds for obj in self.list(kind)]
+        return [masked(obj) for kind in kinds for obj in self.listed(kind)]
 
     def _collect_garbage(self) -> None:
         """End pods whose Deployment is gone, as the garbage collector does."""
-        alive = {deployment["metadata"]["uid"] for deployment in self.list(DEPLOYMENT)}
-        for pod in self.list(POD):
+        alive = {deployment["metadata"]["uid"] for deployment in self.listed(DEPLOYMENT)}
+        for pod in self.listed(POD):
             if pod["metadata"]["ownerReferences"][0]["uid"] not in alive:
-                self._delete_if_there(POD, pod["metadata"]["name"])
+                self.remove(POD, pod["metadata"]["name"])
 
     def _statuses(self) -> list[Any]:
-        return [(obj["metadata"]["name"], obj.get("status")) for obj in self.list(MEMCACHED)]
-
-    def _delete_if_there(self, kind: Kind, name: str) -> None:
-        try:
-            self.delete(kind, name, gracePeriodSeconds=0)
-        except NotFound:
-            pass
+        return [(obj["metadata"]["name"], obj.get("status")) for obj in self.listed(MEMCACHED)]
 
 
 _VARYING = frozenset(

@@ -1,0 +1,146 @@
+"""`shared.fields.difference` foretells what the API server does with an apply: for any edits, by us and by others.
+
+If it named a field for which an apply changes nothing, the operator would write for ever; if it missed one, an edit
+would stay.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from e2e.cluster.controlplane import ControlPlane
+from operators.memcached import resources
+from operators.memcached.api import Memcached
+from shared.fields import difference
+from shared.kube import DEPLOYMENT, SERVICE, Kind, Obj
+from tests.api.world import World
+
+Edit = Callable[[Obj], Any]
+
+SPECS = st.fixed_dictionaries(
+    {"size": st.integers(0, 3)},
+    optional={
+        "memoryMB": st.sampled_from([64, 1024]),
+        "containerPort": st.sampled_from([11211, 11311]),
+        "extraArgs": st.lists(st.sampled_from(["--disable-evictions", "-v"]), max_size=2),
+        "labels": st.dictionaries(st.sampled_from(["team", "tier"]), st.sampled_from(["a", "b"]), max_size=2),
+        "annotations": st.dictionaries(st.sampled_from(["x/y", "z"]), st.sampled_from(["", "1"]), max_size=2),
+        "env": st.lists(
+            st.sampled_from([{"name": "A", "value": "1"}, {"name": "A", "value": ""}, {"name": "B", "value": "2"}]),
+            max_size=2,
+            unique_by=lambda variable: variable["name"],
+        ),
+        "nodeSelector": st.dictionaries(st.sampled_from(["disk", "zone"]), st.just("a"), max_size=2),
+        "tolerations": st.lists(
+            st.sampled_from([{"operator": "Exists"}, {"key": "a", "operator": "Exists"}]), max_size=2
+        ),
+        "topologySpread": st.lists(
+            st.sampled_from([{"topologyKey": "zone"}, {"topologyKey": "host", "whenUnsatisfiable": "ScheduleAnyway"}]),
+            max_size=2,
+            unique_by=lambda constraint: constraint["topologyKey"],
+        ),
+        "resources": st.sampled_from(
+            [
+                {"limits": {"memory": "2Gi"}},
+                {"limits": {"memory": "2048Mi", "cpu": "0.5"}},
+                {"limits": {"memory": "2147483648", "cpu": "500m"}, "requests": {"cpu": "1e-1"}},
+                {"requests": {"cpu": "0"}},
+            ]
+        ),
+    },
+)
+
+
+def container(obj: Obj) -> Obj:
+    found: Obj = obj["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+ANYWHERE: dict[str, Edit] = {
+    "their label": lambda obj: obj["metadata"]["labels"].update(team="theirs"),
+    "their annotation": lambda obj: obj["metadata"].update(annotations={"note": "theirs"}),
+    "our label changed": lambda obj: obj["metadata"]["labels"].update({"app.kubernetes.io/part-of": "theirs"}),
+    "our label removed": lambda obj: obj["metadata"]["labels"].pop("app.kubernetes.io/component", None),
+    "the owner removed": lambda obj: obj["metadata"].pop("ownerReferences", None),
+    "a finalizer": lambda obj: obj["metadata"].update(finalizers=["example.com/theirs"]),
+}
+
+EDITS: dict[Kind, dict[str, Edit]] = {
+    DEPLOYMENT: ANYWHERE
+    | {
+        "replicas": lambda obj: obj["spec"].update(replicas=2),
+        "an image": lambda obj: container(obj).update(image="memcached:1.6.18"),
+        "arguments removed": lambda obj: container(obj).pop("args", None),
+        "their variable": lambda obj: container(obj).setdefault("env", []).append({"name": "C", "value": "3"}),
+        "all variables removed": lambda obj: container(obj).pop("env", None),
+        "resources written otherwise": lambda obj: container(obj)["resources"].update(requests={"cpu": "0.05"}),
+        "resources removed": lambda obj: container(obj).pop("resources", None),
+        "a probe removed": lambda obj: container(obj).pop("livenessProbe", None),
+        "a probe changed": lambda obj: container(obj)["readinessProbe"].update(periodSeconds=7),
+        "a port's name": lambda obj: container(obj)["ports"][0].pop("name", None),
+        "their container": lambda obj: obj["spec"]["template"]["spec"]["containers"].append(
+            {"name": "theirs", "image": "theirs:1"}
+        ),
+        "no security context": lambda obj: container(obj).pop("securityContext", None),
+        "their toleration": lambda obj: obj["spec"]["template"]["spec"].update(tolerations=[{"operator": "Exists"}]),
+        "no spreading": lambda obj: obj["spec"]["template"]["spec"].pop("topologySpreadConstraints", None),
+        "a field of theirs": lambda obj: obj["spec"].update(minReadySeconds=1),
+    },
+    SERVICE: ANYWHERE
+    | {
+        "no selector": lambda obj: obj["spec"].pop("selector", None),
+        "their selector": lambda obj: (
+            obj["spec"]["selector"].update(team="theirs") if "selector" in obj["spec"] else None
+        ),
+        "their port": lambda obj: obj["spec"]["ports"].append({"name": "theirs", "port": 80}),
+        "a target port": lambda obj: obj["spec"]["ports"][0].update(targetPort=1),
+        "a port's name": lambda obj: obj["spec"]["ports"][0].update(name="mine"),
+        "a field of theirs": lambda obj: obj["spec"].update(publishNotReadyAddresses=True),
+    },
+}
+
+
+def desired(world: World, kind: Kind, spec: Obj) -> Obj:
+    """The object that the operator makes of a spec."""
+    resource = Memcached.parse({"metadata": world.metadata() | {"uid": "a-resource"}, "spec": spec})
+    own = resources.owner(resource, "memcached-operator")
+    if kind == SERVICE:
+        return resources.service(resource, own)
+    return resources.deployment(resource, own, resource.spec.image_reference("memcached"))
+
+
+@pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
+def test_it_is_empty_exactly_if_an_apply_changes_nothing(plane: ControlPlane, kind: Kind) -> None:
+    world = World(plane)
+    operator = world.actor("memcached-operator")
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        first = data.draw(SPECS, "first spec")
+        edits = data.draw(st.lists(st.sampled_from(sorted(EDITS[kind])), max_size=3, unique=True), "edits by others")
+        second = data.draw(st.one_of(st.just(first), SPECS), "second spec")
+        world.remove(kind, "cache")
+        operator.apply(kind, desired(world, kind, first), force=True)
+        for edit in edits:
+            obj = copy.deepcopy(world.get(kind))
+            EDITS[kind][edit](obj)
+            world.person.update(kind, obj)
+        wanted = desired(world, kind, second)
+        observed = world.get(kind)
+        paths = difference(wanted, observed, "memcached-operator")
+        applied = operator.apply(kind, wanted, force=True)
+        note(f"difference: {paths}")
+        assert bool(paths) == (applied["metadata"]["resourceVersion"] != observed["metadata"]["resourceVersion"])
+        assert difference(wanted, applied, "memcached-operator") == []
+
+    try:
+        check()
+    finally:
+        world.close()
