@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON."""
+
+APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+AGENT = "platform-operators"
 
 REQUEST_TIMEOUT = 30.0
 """Seconds until a request that got no answer counts as failed."""
@@ -130,6 +134,27 @@ EVENT = Kind("", "v1", "Event", "events")
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to an API server.
+
+    Attributes:
+        path: URL path on the server, as `Kind.path` makes it.
+        query: URL parameters.
+        body: what is sent, as JSON; None for nothing.
+        content_type: how the server should read the body.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    content_type: str = "application/json"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
 class Response(NamedTuple):
     """An answer of the API server.
 
@@ -150,15 +175,7 @@ class Transport(Protocol):
     Raises Unavailable where no answer came; any HTTP status is an answer.
     """
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Response: ...
+    async def request(self, request: Request) -> Response: ...
 
 
 class Kube:
@@ -174,7 +191,7 @@ class Kube:
         self.manager = manager
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        return await self._request("GET", kind.path(namespace, name))
+        return await self._ask(Request("GET", kind.path(namespace, name)))
 
     async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0) -> Obj:
         """The list object: `items`, each completed with apiVersion and kind, and `metadata.resourceVersion`.
@@ -185,7 +202,7 @@ class Kube:
             limit: items at most; 0 for all.
         """
         query = {"labelSelector": labels, "limit": str(limit) if limit else ""}
-        found = await self._request("GET", kind.path(namespace), query={k: v for k, v in query.items() if v})
+        found = await self._ask(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
         for item in found.get("items", ()):
             item.setdefault("apiVersion", kind.api_version)
             item.setdefault("kind", kind.name)
@@ -193,7 +210,7 @@ class Kube:
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
-        return await self._request("POST", path, query={"fieldManager": self.manager}, body=obj)
+        return await self._ask(Request("POST", path, {"fieldManager": self.manager}, obj))
 
     async def apply(self, kind: Kind, obj: Obj) -> Obj:
         """Server-side apply: create the object, or make the fields we own what `obj` says.
@@ -201,14 +218,9 @@ class Kube:
         Fields we owned and no longer send are removed; fields of others stay, unless `obj` sets them: what we own is
         ours (force), as the API's documentation advises controllers.
         """
-        meta = obj["metadata"]
-        return await self._request(
-            "PATCH",
-            kind.path(meta.get("namespace"), meta["name"]),
-            query={"fieldManager": self.manager, "force": "true"},
-            body=obj,
-            content_type="application/apply-patch+yaml",
-        )
+        path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
+        query = {"fieldManager": self.manager, "force": "true"}
+        return await self._ask(Request("PATCH", path, query, obj, APPLY_PATCH))
 
     async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create an object by server-side apply, so that its fields are recorded as applied; never change one.
@@ -223,13 +235,8 @@ class Kube:
         self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
     ) -> Obj:
         """JSON merge patch (RFC 7386): null removes, lists are replaced whole."""
-        return await self._request(
-            "PATCH",
-            kind.path(namespace, name, subresource),
-            query={"fieldManager": self.manager},
-            body=patch,
-            content_type="application/merge-patch+json",
-        )
+        path = kind.path(namespace, name, subresource)
+        return await self._ask(Request("PATCH", path, {"fieldManager": self.manager}, patch, MERGE_PATCH))
 
     async def delete(
         self,
@@ -253,26 +260,18 @@ class Kube:
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {"propagationPolicy": propagation, "preconditions": preconditions}
-        answer = await self._request("DELETE", kind.path(namespace, name), body=body)
+        answer = await self._ask(Request("DELETE", kind.path(namespace, name), body=body))
         # The answer may be a Status, the object's last state, or the object as it waits for its end.
         return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Obj:
-        answer = await self._transport.request(method, path, query=query or {}, body=body, content_type=content_type)
+    async def _ask(self, request: Request) -> Obj:
+        answer = await self._transport.request(request)
         if answer.status >= 400:
-            raise error_of(answer, f"{method} {path}")
+            raise error_of(answer, request)
         return answer.body if isinstance(answer.body, dict) else {}
 
 
-def error_of(answer: Response, request: str) -> KubeError:
+def error_of(answer: Response, request: Request) -> KubeError:
     """The exception that says what an unsuccessful answer means."""
     status = answer.body if isinstance(answer.body, dict) else {}
     code, reason = answer.status, status.get("reason", "")
@@ -300,27 +299,19 @@ class HttpTransport:
         self._client = kubernetes_client.ApiClient(configuration)
         self._host: str = configuration.host
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Response:
-        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "platform-operators"}
+    async def request(self, request: Request) -> Response:
+        method, path, body = request.method, request.path, request.body
+        headers = {"Content-Type": request.content_type, "Accept": "application/json", "User-Agent": AGENT}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url = self._host + path + ("?" + urlencode(query) if query else "")
+        url = self._host + path + ("?" + urlencode(request.query) if request.query else "")
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
         try:
             answer: Any = await self._client.call_api(method, url, headers, body, _request_timeout=timeout)
             text: bytes = await answer.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._host).inc()
-            raise Unavailable(
-                f"no answer from the API server: {str(error) or type(error).__name__} ({method} {path})"
-            ) from None
+            why = str(error) or type(error).__name__
+            raise Unavailable(f"no answer from the API server: {why} ({request})") from None
         metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._host).inc()
         return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
 

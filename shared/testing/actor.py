@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.kube import Kind, Obj, error_of
-from shared.testing.requests import APPLY_PATCH, MERGE_PATCH
+from shared.kube import APPLY_PATCH, MERGE_PATCH, Kind, Obj, Request, error_of
 
 if TYPE_CHECKING:
     from shared.testing.apiserver import ApiServer
@@ -25,45 +25,38 @@ class Actor:
         self.name = name
 
     def get(self, kind: Kind, namespace: str | None, name: str, subresource: str | None = None) -> Obj:
-        return self._ask("GET", kind.path(namespace, name, subresource))
+        return self._ask(Request("GET", kind.path(namespace, name, subresource)))
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> list[Obj]:
         """The objects, completed with apiVersion and kind."""
-        found = self._ask("GET", kind.path(namespace), query={"labelSelector": labels})
+        found = self._ask(Request("GET", kind.path(namespace), query={"labelSelector": labels}))
         return [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in found["items"]]
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
-        return self._ask("POST", kind.path(obj["metadata"].get("namespace")), body=obj)
+        return self._ask(Request("POST", kind.path(obj["metadata"].get("namespace")), body=obj))
 
     def apply(self, kind: Kind, obj: Obj, *, force: bool = False, subresource: str | None = None) -> Obj:
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
         query = {"force": "true"} if force else {}
-        return self._ask("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH)
+        return self._ask(Request("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH))
 
     def merge(self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None) -> Obj:
-        return self._ask("PATCH", kind.path(namespace, name, subresource), body=patch, content_type=MERGE_PATCH)
+        path = kind.path(namespace, name, subresource)
+        return self._ask(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
 
     def update(self, kind: Kind, obj: Obj, *, subresource: str | None = None) -> Obj:
         metadata = obj["metadata"]
-        return self._ask("PUT", kind.path(metadata.get("namespace"), metadata["name"], subresource), body=obj)
+        path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
+        return self._ask(Request("PUT", path, body=obj))
 
     def delete(self, kind: Kind, namespace: str | None, name: str, **options: Any) -> Obj:
         """Delete, with DeleteOptions as the API names them (preconditions, propagationPolicy, gracePeriodSeconds)."""
-        return self._ask("DELETE", kind.path(namespace, name), body=options)
+        return self._ask(Request("DELETE", kind.path(namespace, name), body=options))
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: dict[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Obj:
-        query = {"fieldManager": self.name} | (query or {})
-        answer = self._server.handle(method, path, query=query, body=body, content_type=content_type)
+    def _ask(self, request: Request) -> Obj:
+        answer = self._server.handle(replace(request, query={"fieldManager": self.name} | dict(request.query)))
         if answer.status >= 400:
-            raise error_of(answer, f"{method} {path}")
+            raise error_of(answer, request)
         found: Obj = answer.body
         return found

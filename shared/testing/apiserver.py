@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.kube import DEPLOYMENT, POD, Kind, Obj, Response
+from shared.kube import APPLY_PATCH, DEPLOYMENT, MERGE_PATCH, POD, Kind, Obj, Request, Response
 from shared.testing import apply as ssa
 from shared.testing import faults, garbage
 from shared.testing.actor import Actor
 from shared.testing.bounds import bounded, fresh, require_fixed, require_home, require_match
 from shared.testing.fieldsets import DuplicateKey, MissingKey
 from shared.testing.requestlog import RequestLog
-from shared.testing.requests import APPLY_PATCH, MERGE_PATCH, Failure, Request, merge_patch, selects, value_at
+from shared.testing.requests import Aimed, Failure, merge_patch, selects, value_at
 from shared.testing.served import NAMESPACE, Served, built_in_kinds
 from shared.testing.store import Store
 
@@ -52,15 +52,7 @@ class ApiServer:
         self.log = RequestLog()
         self.watches = self._store.watches
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         """A request of the one under test: logged, and struck by faults.
 
         Raises:
@@ -69,29 +61,21 @@ class ApiServer:
         """
         await asyncio.sleep(0)  # others run meanwhile, as they do while a real request is on its way
         try:
-            asked = Request.read(self._served.values(), method, path, query, body, content_type)
+            asked = Aimed.at(self._served.values(), request)
         except Failure as failure:
             return failure.response()
-        fault, before = self.faults.next(method, path), self._store.version
+        fault, before = self.faults.next(request), self._store.version
         answer = self._answer(asked) if fault is None or fault.landed else None
         self.log.enter(asked, answer, changed=self._store.version != before)
         if fault is None and answer is not None:
             return answer
         assert fault is not None
-        return faults.strike(fault, method, path)
+        return faults.strike(fault, request)
 
-    def handle(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Response:
+    def handle(self, request: Request) -> Response:
         """Answer a request at once, unlogged and undisturbed."""
         try:
-            return self._answer(Request.read(self._served.values(), method, path, query, body, content_type))
+            return self._answer(Aimed.at(self._served.values(), request))
         except Failure as failure:
             return failure.response()
 
@@ -125,7 +109,7 @@ class ApiServer:
 
     # What is asked.
 
-    def _answer(self, asked: Request) -> Response:
+    def _answer(self, asked: Aimed) -> Response:
         try:
             return copy.deepcopy(self._dispatch(asked))
         except Failure as failure:
@@ -135,39 +119,39 @@ class ApiServer:
         except DuplicateKey as error:  # a real server says so, and with this status, too
             return Failure(500, "InternalError", f"failed to create typed patch object: {error}").response()
 
-    def _dispatch(self, asked: Request) -> Response:
-        if asked.method == "GET":
+    def _dispatch(self, asked: Aimed) -> Response:
+        if asked.request.method == "GET":
             return self._read(asked)
-        if asked.method == "DELETE" and asked.name and not asked.subresource:
+        if asked.request.method == "DELETE" and asked.name and not asked.subresource:
             return self._delete(asked)
-        if asked.method == "POST" and not asked.name:
+        if asked.request.method == "POST" and not asked.name:
             return self._create(asked)
-        if asked.subresource == "scale" and asked.method in ("PATCH", "PUT"):
+        if asked.subresource == "scale" and asked.request.method in ("PATCH", "PUT"):
             return self._rescale(asked)
-        if asked.method == "PATCH" and asked.name and asked.content_type == APPLY_PATCH:
+        if asked.request.method == "PATCH" and asked.name and asked.request.content_type == APPLY_PATCH:
             return self._apply(asked)
-        if asked.method == "PATCH" and asked.name and asked.content_type == MERGE_PATCH:
+        if asked.request.method == "PATCH" and asked.name and asked.request.content_type == MERGE_PATCH:
             live = self._live(asked)
-            return Response(200, self._update(asked, live, merge_patch(live, asked.body)))
-        if asked.method == "PATCH" and asked.name:
-            raise Failure(415, "UnsupportedMediaType", f"this server takes no {asked.content_type}")
-        if asked.method == "PUT" and asked.name:
+            return Response(200, self._update(asked, live, merge_patch(live, asked.request.body)))
+        if asked.request.method == "PATCH" and asked.name:
+            raise Failure(415, "UnsupportedMediaType", f"this server takes no {asked.request.content_type}")
+        if asked.request.method == "PUT" and asked.name:
             live = self._live(asked)
-            if not asked.served.built_in and not asked.body["metadata"].get("resourceVersion"):
+            if not asked.served.built_in and not asked.request.body["metadata"].get("resourceVersion"):
                 raise asked.invalid("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
-            return Response(200, self._update(asked, live, asked.body))
-        raise Failure(405, "MethodNotAllowed", f"the server does not allow this method on {asked.path}")
+            return Response(200, self._update(asked, live, asked.request.body))
+        raise Failure(405, "MethodNotAllowed", f"the server does not allow this method on {asked.request.path}")
 
-    def _read(self, asked: Request) -> Response:
-        if asked.query.get("watch"):
+    def _read(self, asked: Aimed) -> Response:
+        if asked.request.query.get("watch"):
             raise Failure(400, "BadRequest", "this server tells of changes by subscribe(), not by requests")
         if asked.name:
             live = self._live(asked)
             return Response(200, _scale_of(asked, live) if asked.subresource == "scale" else live)
-        matches = selects(asked.query.get("labelSelector", ""))
+        matches = selects(asked.request.query.get("labelSelector", ""))
         found = self._store.list(asked.kind, asked.namespace)
         items = [obj for obj in found if matches(obj["metadata"].get("labels") or {})]
-        start, limit = int(asked.query.get("continue") or 0), int(asked.query.get("limit") or 0)
+        start, limit = int(asked.request.query.get("continue") or 0), int(asked.request.query.get("limit") or 0)
         end = start + limit if limit else len(items)
         metadata = {"resourceVersion": str(self._store.version)} | ({"continue": str(end)} if end < len(items) else {})
         if asked.served.built_in:  # typed lists name the kind once
@@ -175,8 +159,8 @@ class ApiServer:
         kind, api_version = f"{asked.kind.name}List", asked.kind.api_version
         return Response(200, {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items[start:end]})
 
-    def _create(self, asked: Request) -> Response:
-        obj: Obj = asked.body
+    def _create(self, asked: Aimed) -> Response:
+        obj: Obj = asked.request.body
         require_match(asked, obj)
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
@@ -192,7 +176,7 @@ class ApiServer:
         records = ssa.track(asked.served.schema, {}, {}, new, manager)
         return Response(201, self._commit(asked, None, new, records))
 
-    def _update(self, asked: Request, live: Obj, edited: Obj) -> Obj:
+    def _update(self, asked: Aimed, live: Obj, edited: Obj) -> Obj:
         """Make the live object what a merge patch or an update says; returns what it is then."""
         require_match(asked, edited)
         new = self._admitted(asked, bounded(asked, live, edited))
@@ -200,9 +184,9 @@ class ApiServer:
         records = ssa.track(asked.served.schema, live, ssa.read_records(live), new, manager)
         return self._commit(asked, live, new, records)
 
-    def _apply(self, asked: Request) -> Response:
-        config: Obj = asked.body
-        if not asked.query.get("fieldManager"):
+    def _apply(self, asked: Aimed) -> Response:
+        config: Obj = asked.request.body
+        if not asked.request.query.get("fieldManager"):
             message = "PatchOptions is invalid: fieldManager: Required value: is required for apply patch"
             raise Failure(422, "Invalid", message)
         if config.get("metadata", {}).get("managedFields"):
@@ -219,13 +203,15 @@ class ApiServer:
             raise asked.conflict(why)
         if asked.subresource == "status":
             config = {key: part for key, part in config.items() if key in ("apiVersion", "kind", "status")}
-            config["metadata"] = {k: v for k, v in asked.body["metadata"].items() if k in ("name", "resourceVersion")}
+            config["metadata"] = {
+                k: v for k, v in asked.request.body["metadata"].items() if k in ("name", "resourceVersion")
+            }
         elif asked.served.status:
             config = {key: part for key, part in config.items() if key != "status"}
         manager = ssa.Manager(asked.manager, "Apply", asked.kind.api_version, asked.subresource)
         schema, records = asked.served.schema, ssa.read_records(live or {})
         try:
-            force = asked.query.get("force") == "true"
+            force = asked.request.query.get("force") == "true"
             new, records = ssa.apply(schema, live or {}, records, config, manager, force=force)
         except ssa.FieldConflict as conflict:
             raise _refusal(conflict) from None
@@ -234,9 +220,13 @@ class ApiServer:
         new = self._admitted(asked, bounded(asked, live, new))
         return Response(200, self._commit(asked, live, new, records))
 
-    def _rescale(self, asked: Request) -> Response:
+    def _rescale(self, asked: Aimed) -> Response:
         live = self._live(asked)
-        scale = merge_patch(_scale_of(asked, live), asked.body) if asked.method == "PATCH" else asked.body
+        scale = (
+            merge_patch(_scale_of(asked, live), asked.request.body)
+            if asked.request.method == "PATCH"
+            else asked.request.body
+        )
         patch: Any = value_at(scale, "spec.replicas") or 0
         for name in reversed(asked.served.replicas.split(".")):
             patch = {name: patch}
@@ -244,9 +234,9 @@ class ApiServer:
         edited = merge_patch(live, patch | {"metadata": {"resourceVersion": version}})
         return Response(200, _scale_of(asked, self._update(asked, live, edited)))
 
-    def _delete(self, asked: Request) -> Response:
+    def _delete(self, asked: Aimed) -> Response:
         live = self._live(asked)
-        options = asked.body or {}
+        options = asked.request.body or {}
         wanted = options.get("preconditions") or {}
         for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
             if wanted.get(name) and wanted[name] != live["metadata"][name]:
@@ -269,23 +259,23 @@ class ApiServer:
 
     # How it is kept.
 
-    def _live(self, asked: Request) -> Obj:
+    def _live(self, asked: Aimed) -> Obj:
         live = self._store.get(asked.kind, asked.namespace, asked.name)
         if live is None:
             raise asked.not_found()
         return live
 
-    def _fresh(self, asked: Request, obj: Obj) -> Obj:
+    def _fresh(self, asked: Aimed, obj: Obj) -> Obj:
         require_home(asked, self._store.get(NAMESPACE, "", asked.namespace))
         return fresh(asked, obj, self._store)
 
-    def _admitted(self, asked: Request, new: Obj) -> Obj:
+    def _admitted(self, asked: Aimed, new: Obj) -> Obj:
         try:
             return asked.served.normalize(new)
         except ValueError as error:
             raise asked.invalid(str(error)) from None
 
-    def _commit(self, asked: Request, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
+    def _commit(self, asked: Aimed, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
         """Keep what a write made, if it changed anything; an object that only waited for its finalizers goes."""
         if live is not None:
             require_fixed(asked, live, new)
@@ -307,7 +297,7 @@ def _ends(metadata: Obj) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _farewell(asked: Request, last: Obj) -> Obj:
+def _farewell(asked: Aimed, last: Obj) -> Obj:
     """The answer to a deletion that left nothing: a pod's last state, or a Status."""
     if asked.kind == POD:
         return last
@@ -315,7 +305,7 @@ def _farewell(asked: Request, last: Obj) -> Obj:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _counted(asked: Request, obj: Obj) -> Obj:
+def _counted(asked: Aimed, obj: Obj) -> Obj:
     """What the generation counts changes of: the spec, and a Deployment's annotations."""
     counted = {key: part for key, part in obj.items() if key not in ("metadata", "status")}
     annotations = obj["metadata"].get("annotations") if asked.kind == DEPLOYMENT else None
@@ -330,7 +320,7 @@ def _grace_period(kind: Kind, live: Obj, asked: int | None) -> int:
     return default if asked is None else asked
 
 
-def _scale_of(asked: Request, live: Obj) -> Obj:
+def _scale_of(asked: Aimed, live: Obj) -> Obj:
     metadata = live["metadata"]
     return {
         "kind": "Scale",

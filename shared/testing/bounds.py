@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.kube import Obj
-from shared.testing.requests import Failure, Request, value_at
+from shared.testing.requests import Aimed, Failure, value_at
 from shared.testing.store import Store
 
 OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
@@ -11,7 +11,7 @@ _SERVERS = ("name", "namespace", "creationTimestamp", "deletionTimestamp", "dele
 _SET = frozenset({"resourceVersion", "managedFields", *_SERVERS}) - {"name", "namespace"}
 
 
-def require_match(asked: Request, obj: Obj) -> None:
+def require_match(asked: Aimed, obj: Obj) -> None:
     """Make sure that an object is of the kind, name and namespace that the request names; they may be left out.
 
     Raises:
@@ -20,14 +20,14 @@ def require_match(asked: Request, obj: Obj) -> None:
     metadata = obj.setdefault("metadata", {})
     says = (obj.get("apiVersion") or asked.kind.api_version, obj.get("kind") or asked.kind.name)
     if says != (asked.kind.api_version, asked.kind.name):
-        raise Failure(400, "BadRequest", f"{' '.join(says)} in the data does not match the URL {asked.path}")
+        raise Failure(400, "BadRequest", f"{' '.join(says)} in the data does not match the URL {asked.request.path}")
     for name, want in (("name", asked.name), ("namespace", asked.namespace)):
         if want and metadata.setdefault(name, want) != want:
             message = f"the {name} of the object ({metadata[name]}) does not match the {name} on the URL ({want})"
             raise Failure(400, "BadRequest", message)
 
 
-def fresh(asked: Request, obj: Obj, store: Store) -> Obj:
+def fresh(asked: Aimed, obj: Obj, store: Store) -> Obj:
     """A new object with what the server gives it; where status is a subresource, it starts without."""
     new: Obj = {"apiVersion": asked.kind.api_version, "kind": asked.kind.name} | obj
     if asked.served.status:
@@ -39,7 +39,7 @@ def fresh(asked: Request, obj: Obj, store: Store) -> Obj:
     return new
 
 
-def bounded(asked: Request, live: Obj, edited: Obj) -> Obj:
+def bounded(asked: Aimed, live: Obj, edited: Obj) -> Obj:
     """The live object with what an edit may change: status by its subresource alone, and some metadata never.
 
     Raises:
@@ -63,7 +63,7 @@ def bounded(asked: Request, live: Obj, edited: Obj) -> Obj:
     return new
 
 
-def require_fixed(asked: Request, live: Obj, new: Obj) -> None:
+def require_fixed(asked: Aimed, live: Obj, new: Obj) -> None:
     """Make sure that no field changes that cannot once it is set.
 
     Raises:
@@ -75,7 +75,7 @@ def require_fixed(asked: Request, live: Obj, new: Obj) -> None:
             raise asked.invalid(f"{path}: Invalid value: {want}: field is immutable")
 
 
-def require_home(asked: Request, home: Obj | None) -> None:
+def require_home(asked: Aimed, home: Obj | None) -> None:
     """Make sure that nothing is created in a namespace that is being deleted.
 
     Raises:

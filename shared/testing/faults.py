@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kube import Response, Unavailable
+from shared.kube import Request, Response, Unavailable
 
 When = Callable[[str, str], bool]
 """Whether a fault concerns a request, by its method and path."""
@@ -102,10 +102,10 @@ class Faults:
         """Faults that have not struck as often as they should."""
         return sum(fault.times is not None for fault in self._script)
 
-    def next(self, method: str, path: str) -> _Fault | None:
+    def next(self, request: Request) -> _Fault | None:
         """The fault that strikes this request, if any."""
         for fault in self._script:
-            if not fault.when(method, path):
+            if not fault.when(request.method, request.path):
                 continue
             if fault.skip:
                 fault.skip -= 1
@@ -118,7 +118,7 @@ class Faults:
         return None
 
 
-def strike(fault: _Fault, method: str, path: str) -> Response:
+def strike(fault: _Fault, request: Request) -> Response:
     """What the one who asks gets to see of a fault.
 
     Raises:
@@ -126,7 +126,7 @@ def strike(fault: _Fault, method: str, path: str) -> Response:
         Unavailable: no answer comes.
     """
     if fault.crash:
-        raise Crash(f"{'after' if fault.landed else 'before'} {method} {path}")
+        raise Crash(f"{'after' if fault.landed else 'before'} {request}")
     if fault.answer is None:
-        raise Unavailable(f"no answer from the API server: timed out ({method} {path})")
+        raise Unavailable(f"no answer from the API server: timed out ({request})")
     return fault.answer

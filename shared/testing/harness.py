@@ -9,7 +9,7 @@ from typing import Any
 from shared import ownership
 from shared.cache import Cache
 from shared.events import Recorder
-from shared.kube import EVENT, Kube, Obj
+from shared.kube import EVENT, Kube, Obj, Request
 from shared.queue import Key, Queue
 from shared.reconciler import Controller, Reconciler
 from shared.testing.apiserver import ApiServer
@@ -48,7 +48,7 @@ class Harness:
         labels = ownership.managed_selector(self.controller.name)
         for kind in self.controller.kinds:
             query = {} if kind == self.controller.kind else {"labelSelector": labels}
-            listing = self.server.handle("GET", kind.path(), query=query).body
+            listing = self.server.handle(Request("GET", kind.path(), query)).body
             items = [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in listing["items"]]
             for key in self.cache.replace(kind, None, listing | {"items": items}):
                 self.queue.add(key)

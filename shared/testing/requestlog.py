@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shared.kube import Response
 from shared.testing.faults import WRITES
-from shared.testing.requests import Request
+from shared.testing.requests import Aimed
 
 
 class Write(NamedTuple):
@@ -63,20 +63,20 @@ class RequestLog:
         """Whether nothing at all was asked."""
         return not self.all_writes and not self.reads.total()
 
-    def enter(self, asked: Request, answer: Response | None, *, changed: bool) -> None:
+    def enter(self, asked: Aimed, answer: Response | None, *, changed: bool) -> None:
         """Note a request.
 
         Args:
             answer: the server's; None if the request never reached it.
             changed: whether its state changed.
         """
-        if asked.method not in WRITES:
+        if asked.request.method not in WRITES:
             self.reads[asked.verb] += 1
             return
         made = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}
-        name = asked.name or made.get("name") or asked.body["metadata"].get("name", "")
+        name = asked.name or made.get("name") or asked.request.body["metadata"].get("name", "")
         version = int(made.get("resourceVersion") or 0)
-        manager = "" if asked.method == "DELETE" else asked.manager
+        manager = "" if asked.request.method == "DELETE" else asked.manager
         status = answer.status if answer is not None else 0
         place = (asked.kind.name, asked.namespace, name, asked.subresource)
         self.all_writes.append(Write(asked.verb, *place, manager, changed, version, status))

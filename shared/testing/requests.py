@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kube import Kind, Obj, Response
+from shared.kube import APPLY_PATCH, Kind, Obj, Request, Response
 from shared.testing.served import Served
-
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class Failure(Exception):
@@ -44,7 +42,7 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Aimed:
     """A request and where it is aimed.
 
     Attributes:
@@ -52,15 +50,11 @@ class Request:
         name: empty for a collection.
     """
 
-    method: str
-    path: str
+    request: Request
     served: Served
     namespace: str
     name: str
     subresource: str
-    query: Mapping[str, str]
-    body: Any
-    content_type: str
 
     @property
     def kind(self) -> Kind:
@@ -77,33 +71,25 @@ class Request:
 
     @property
     def manager(self) -> str:
-        return self.query.get("fieldManager") or "unknown"
+        return self.request.query.get("fieldManager") or "unknown"
 
     @property
     def verb(self) -> str:
         """The request as logs and counters name it."""
-        if self.method == "GET":
+        if self.request.method == "GET":
             return "GET" if self.name else "LIST"
-        if self.method == "PATCH":
-            return "APPLY" if self.content_type == APPLY_PATCH else "PATCH"
-        return {"POST": "CREATE", "PUT": "UPDATE"}.get(self.method, self.method)
+        if self.request.method == "PATCH":
+            return "APPLY" if self.request.content_type == APPLY_PATCH else "PATCH"
+        return {"POST": "CREATE", "PUT": "UPDATE"}.get(self.request.method, self.request.method)
 
     @classmethod
-    def read(
-        cls,
-        kinds: Iterable[Served],
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Request:
+    def at(cls, kinds: Iterable[Served], request: Request) -> Aimed:
         """A request as its URL path aims it.
 
         Raises:
             Failure: nothing is served there.
         """
-        parts = path.strip("/").split("/")
+        parts = request.path.strip("/").split("/")
         group, version, rest = (
             ("", parts[1:2], parts[2:]) if parts[0] == "api" else ("".join(parts[1:2]), parts[2:3], parts[3:])
         )
@@ -117,9 +103,9 @@ class Request:
                 known = {"": True, "status": served.status, "scale": bool(served.replicas)}.get(subresource, False)
                 homeless = kind.namespaced and bool(name) and not namespace
                 if known and len(rest) <= 3 and not homeless and (kind.namespaced or not namespace):
-                    content = copy.deepcopy(body)
-                    return cls(method, path, served, namespace, name, subresource, query, content, content_type)
-        raise Failure(404, "NotFound", f"the server could not find the requested resource ({path})")
+                    own = dataclasses.replace(request, body=copy.deepcopy(request.body))
+                    return cls(own, served, namespace, name, subresource)
+        raise Failure(404, "NotFound", f"the server could not find the requested resource ({request.path})")
 
     def not_found(self) -> Failure:
         return Failure(404, "NotFound", f"{self.what} not found")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import POD, Kind, Obj, Response
+from shared.kube import POD, Kind, Obj, Request, Response
 from shared.testing import Actor, ApiServer
 
 
@@ -28,18 +27,11 @@ class LiveServer:
         self._connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context)
         self.namespace = namespace
 
-    def handle(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Response:
-        text = None if body is None else json.dumps(body)
-        url = path + ("?" + urlencode(query) if query else "")
-        self._connection.request(method, url, text, {"Content-Type": content_type, "Accept": "application/json"})
+    def handle(self, request: Request) -> Response:
+        text = None if request.body is None else json.dumps(request.body)
+        url = request.path + ("?" + urlencode(request.query) if request.query else "")
+        headers = {"Content-Type": request.content_type, "Accept": "application/json"}
+        self._connection.request(request.method, url, text, headers)
         with self._connection.getresponse() as answer:
             said = answer.read()
             return Response(answer.status, json.loads(said) if said.startswith(b"{") else said.decode())
@@ -74,7 +66,7 @@ class _Kubelet(Actor):
             return super().merge(kind, namespace, name, patch, subresource=subresource)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        return self._ask("POST", kind.path(namespace, name, "binding"), body=binding)
+        return self._ask(Request("POST", kind.path(namespace, name, "binding"), body=binding))
 
 
 def _without_zeros(value: Any) -> Any:

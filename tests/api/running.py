@@ -10,11 +10,11 @@ import urllib.request
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from e2e.cluster.network import free_ports
 from operators.memcached.__main__ import controller
-from shared.kube import HttpTransport, Kube, Response, Transport, Unavailable, load_configuration
+from shared.kube import HttpTransport, Kube, Request, Response, Transport, Unavailable, load_configuration
 from shared.options import parse_options
 from shared.process import Process
 from shared.testing.faults import WRITES, Faults, strike
@@ -47,29 +47,24 @@ class Wire:
         self.asked: list[Asked] = []
         self.transport: Transport | None = None
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> Response:
-        fault = self.faults.next(method, path)
+    async def request(self, request: Request) -> Response:
+        fault = self.faults.next(request)
         answer = None
         if fault is None or fault.landed:
             assert self.transport is not None
             try:
-                answer = await self.transport.request(method, path, query=query, body=body, content_type=content_type)
+                answer = await self.transport.request(request)
             except Unavailable:
-                self.asked.append(Asked(method, path, 0, query))
+                self._write_down(request, 0)
                 raise
-        self.asked.append(Asked(method, path, answer.status if answer else 0, query))
+        self._write_down(request, answer.status if answer else 0)
         if fault is not None:
-            return strike(fault, method, path)
+            return strike(fault, request)
         assert answer is not None
         return answer
+
+    def _write_down(self, request: Request, status: int) -> None:
+        self.asked.append(Asked(request.method, request.path, status, request.query))
 
     @property
     def writes(self) -> list[Asked]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import CRD, Obj
+from shared.kube import CRD, Obj, Request
 from shared.testing.served import NAMESPACE
 from tests.api.live import LiveServer
 from tests.apiserver_scenarios import STORIES, WIDGET, WIDGET_CRD, tell
@@ -24,7 +24,7 @@ def server(plane: ControlPlane) -> Iterator[LiveServer]:
     server = LiveServer(plane, "stories")
     server.actor("storyteller").apply(CRD, WIDGET_CRD)
     deadline = time.monotonic() + 30
-    while server.handle("GET", WIDGET.path("stories")).status == 404:
+    while server.handle(Request("GET", WIDGET.path("stories"))).status == 404:
         assert time.monotonic() < deadline, "the API server does not serve the CRD of the stories"
         time.sleep(0.2)
     yield server

@@ -21,6 +21,7 @@ from shared.kube import (
     Kube,
     NotFound,
     Obj,
+    Request,
     Unavailable,
 )
 from shared.testing import ApiServer, Crash, Served, reads, requests
@@ -94,9 +95,9 @@ def test_selectors_read_as_kubectl_writes_them(selector: str, matches: bool) -> 
 async def test_a_long_list_comes_in_pages(server: ApiServer) -> None:
     for name in "abc":
         server.actor("person").create(CONFIG_MAP, placed(config_map({}), name=name))
-    first = server.handle("GET", CONFIG_MAP.path("cache"), query={"limit": "2"}).body
+    first = server.handle(Request("GET", CONFIG_MAP.path("cache"), {"limit": "2"})).body
     query = {"limit": "2", "continue": first["metadata"]["continue"]}
-    rest = server.handle("GET", CONFIG_MAP.path("cache"), query=query).body
+    rest = server.handle(Request("GET", CONFIG_MAP.path("cache"), query)).body
     assert [item["metadata"]["name"] for item in first["items"] + rest["items"]] == ["a", "b", "c"]
     assert "continue" not in rest["metadata"]
 
