@@ -129,6 +129,8 @@ def _movement(resource: Memcached, seen: Observed) -> str:
         return UPDATING
     if before == SCALING:
         return SCALING
+    if before == FAILED:  # a person mended what held it up
+        return UPDATING if seen.servers else CREATING
     if resource.changed:
         return UPDATING if len(seen.current) == resource.spec.size else SCALING
     return DEGRADED

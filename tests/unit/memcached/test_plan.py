@@ -65,6 +65,8 @@ def test_none_wanted_and_none_there_is_ready() -> None:
         ),
         ("Updating", world(pod(1), pod(2)), "Updating", "2 of 3 servers are ready."),
         ("Scaling", world(pod(1)), "Scaling", "1 of 3 servers are ready."),
+        ("Failed", world(pod(1, ready=False)), "Creating", "0 of 3 servers are ready."),
+        ("Failed", world(pod(1), pod(2)), "Updating", "2 of 3 servers are ready."),
         ("Running", world(pod(1), pod(2)), "Degraded", "2 of 3 servers are ready."),
         ("Running", world(*THREE, pod(4)), "Degraded", "4 servers run; 3 are wanted."),
         ("Scaling", world(*THREE, seen=False), "Scaling", "3 of 3 servers are ready; Kubernetes has not yet taken up"),
