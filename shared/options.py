@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared import logs
@@ -57,6 +57,27 @@ def parse_options(
     Raises:
         SystemExit: a flag or a variable is wrong; the message says which and what it takes.
     """
+    given = _parser(operator, image_repository, environment).parse_args(arguments)
+    return Options(
+        operator_name=given.operator_name,
+        namespaces=tuple(sorted({name.strip() for name in given.watch_namespace.split(",") if name.strip()})),
+        kubeconfig=given.kubeconfig,
+        resync=given.resync,
+        workers=given.workers,
+        install_crds=given.install_crds,
+        metrics_address=given.metrics_bind_address,
+        probe_address=given.health_probe_bind_address,
+        log_level=given.log_level,
+        log_format=given.log_format,
+        image_repository=given.image_repository,
+        command=given.command,
+    )
+
+
+_TRUTHS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+
+
+def _parser(operator: str, image_repository: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=operator,
         description="Every flag may also come from the environment: --watch-namespace as WATCH_NAMESPACE.",
@@ -73,31 +94,31 @@ def parse_options(
     flag("--workers", "16", "resources handled at once", type=_positive_count)
     flag("--metrics-bind-address", ":8080", "address of /metrics; 0 for none")
     flag("--health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
-    flag("--log-level", "info", "least severe message to log", choices=logs.LEVELS)
-    flag("--log-format", "json", "form of a log line", choices=logs.FORMATS)
+    flag("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))
+    flag("--log-format", "json", "form of a log line", type=_one_of(logs.FORMATS))
     flag("--image-repository", image_repository, "where operand images come from if a resource gives only a version")
+    given = environment.get("INSTALL_CRDS", "").lower()
+    if given not in _TRUTHS:
+        parser.error(f"INSTALL_CRDS: {given!r} is not one of true and false")
     parser.add_argument(
         "--install-crds",
         action=argparse.BooleanOptionalAction,
-        default=environment.get("INSTALL_CRDS", "").lower() in ("1", "true", "yes"),
+        default=_TRUTHS[given],
         help="apply the operator's own CRDs at start",
     )
     parser.add_argument("command", nargs="?", choices=("run", "crd"), default="run", help="crd prints the CRD and ends")
-    given = parser.parse_args(arguments)
-    return Options(
-        operator_name=given.operator_name,
-        namespaces=tuple(sorted({name.strip() for name in given.watch_namespace.split(",") if name.strip()})),
-        kubeconfig=given.kubeconfig,
-        resync=given.resync,
-        workers=given.workers,
-        install_crds=given.install_crds,
-        metrics_address=given.metrics_bind_address,
-        probe_address=given.health_probe_bind_address,
-        log_level=given.log_level,
-        log_format=given.log_format,
-        image_repository=given.image_repository,
-        command=given.command,
-    )
+    return parser
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """Unlike `choices=`, a type is asked of what comes from the environment, too."""
+
+    def choose(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return choose
 
 
 def _positive_seconds(text: str) -> float:

@@ -32,7 +32,9 @@ def test_the_environment_and_the_flag_that_wins() -> None:
         (["--workers", "0"], {}, "'0' is no number of at least 1"),
         ([], {"WORKERS": "many"}, "'many' is no number of at least 1"),
         (["--resync", "-5"], {}, "'-5' is no number of seconds above 0"),
-        (["--log-level", "loud"], {}, "invalid choice: 'loud'"),
+        (["--log-level", "loud"], {}, "'loud' is not one of debug, info, warning, error"),
+        ([], {"LOG_FORMAT": "xml"}, "'xml' is not one of json, text"),
+        ([], {"INSTALL_CRDS": "perhaps"}, "INSTALL_CRDS: 'perhaps' is not one of true and false"),
     ],
 )
 def test_a_wrong_value_is_named(
