@@ -49,6 +49,11 @@ QUEUE_LONGEST = Gauge(
 REST_REQUESTS = Counter(
     "rest_client_requests", "Requests to the API server by status code.", ["code", "method", "host"]
 )
+LAST_SUCCESS = Gauge(
+    "platform_last_reconcile_success_timestamp_seconds",
+    "When a reconcile last succeeded, in Unix time.",
+    ["controller"],
+)
 CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in the cache.", ["kind"])
 EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: too many, or refused.")
 

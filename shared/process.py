@@ -116,7 +116,7 @@ async def _is_served(kube: Kube, kind: Kind) -> bool:
     except (NotFound, Unavailable):
         return False
     except Forbidden:
-        return True
+        pass  # served, though not to us
     return True
 
 

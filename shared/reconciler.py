@@ -91,7 +91,6 @@ class Reconciler(Generic[Resource, Observed]):
         self._queue = queue
         self._recorder = recorder
         self._clock = clock
-        self.last_success = time.monotonic()
 
     async def work(self) -> None:
         """Be one worker, for ever."""
@@ -133,7 +132,7 @@ class Reconciler(Generic[Resource, Observed]):
             log.exception("%s: a defect of the operator; it is retried", key)
             return self._retry(key)
         self._queue.forget_failures(key)
-        self.last_success = time.monotonic()
+        metrics.LAST_SUCCESS.labels(controller=self._controller.name).set_to_current_time()
         if plan.requeue is not None:
             self._queue.add_after(key, plan.requeue)
             return "requeue_after"
