@@ -46,7 +46,7 @@ kubeconfig: .venv ## Print the path of the cluster's kubeconfig: export KUBECONF
 
 ##@ Tests
 
-test: ## Everything a change must pass: lint, unit, API and end-to-end tests (a cluster that was not up is down afterwards)
+test: ## Everything a change must pass: lint, unit, API and end-to-end tests
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-api
