@@ -2,14 +2,17 @@
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from e2e.cluster import snapshot
 from e2e.cluster.cluster import Cluster
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.record import Record
+from e2e.scenarios.conftest import until
 
 POD_OF_EACH_NODE = """
 apiVersion: apps/v1
@@ -54,8 +57,8 @@ def test_pods_of_different_nodes_reach_each_other_by_address_service_and_name(cl
         service = cluster.kubectl("get", "service", "probe", "--output=jsonpath={.spec.clusterIP}")
         for pod in pods:
             for target in [*(other["status"]["podIP"] for other in pods), service, "probe.default.svc.cluster.local"]:
-                said = cluster.kubectl("exec", pod["metadata"]["name"], "--", "bash", "-c", _ask_version(target))
-                assert said.startswith("VERSION 1.6.38"), f"{pod['spec']['nodeName']} to {target}: {said}"
+                what = f"{pod['spec']['nodeName']} reaches {target}"
+                until(what, partial(_answers, cluster, pod["metadata"]["name"], target), seconds=20)
     finally:
         cluster.kubectl("delete", "--filename", "-", "--wait=false", stdin=POD_OF_EACH_NODE)
 
@@ -91,9 +94,16 @@ def test_down_leaves_nothing_behind(cluster: Cluster) -> None:
     assert Record.load() is None
 
 
-def _ask_version(host: str) -> str:
-    """A memcached client of one line, for images that have none."""
-    return f"exec 3<>/dev/tcp/{host}/11211; printf 'version\\r\\n' >&3; head -n 1 <&3"
+def _answers(cluster: Cluster, pod: str, host: str) -> bool:
+    """Whether a server answers a pod; with a memcached client of one line, for images that have none.
+
+    A Service's address answers only a moment after its pods are ready: once kube-proxy has heard of them.
+    """
+    asking = f"exec 3<>/dev/tcp/{host}/11211; printf 'version\\r\\n' >&3; head -n 1 <&3"
+    try:
+        return cluster.kubectl("exec", pod, "--", "bash", "-c", asking).startswith("VERSION 1.6.38")
+    except ClusterError:
+        return False
 
 
 def _identities(cluster: Cluster) -> object:

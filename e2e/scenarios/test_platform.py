@@ -17,13 +17,19 @@ OPERATOR = "deployment/platform-memcached-operator"
 
 
 @pytest.fixture
-def values(helm: Helm, tmp_path: Path) -> Iterator[str]:
+def values(helm: Helm, system: Kubectl, tmp_path: Path) -> Iterator[str]:
     """A file with the values of the release as it was found; afterwards the release is as it was."""
     file = tmp_path / "values.json"
     file.write_text(helm("get", "values", RELEASE, "-o", "json"))
+    [release] = system.items("secrets", "-l", f"owner=helm,name={RELEASE},status=deployed")
+    digest = (
+        f"--labels=platform-digest={release['metadata']['labels'].get('platform-digest', '')}"  # make up's own mark
+    )
     yield str(file)
     # The CRD stays with the release that came last, and that may have been another.
-    helm("upgrade", "--install", RELEASE, CHART, "-f", str(file), "--take-ownership", "--wait", "--timeout=120s")
+    helm(
+        "upgrade", "--install", RELEASE, CHART, "-f", str(file), "--take-ownership", digest, "--wait", "--timeout=120s"
+    )
 
 
 def make(kubectl: Kubectl, *arguments: str) -> None:
