@@ -268,14 +268,24 @@ class Reconciler(Generic[Resource, Observed]):
         return "terminal_error"
 
     async def _report_trouble(self, key: Key, verdict: Verdict, change: Obj) -> None:
-        """Keep what the status said of the running servers, and add why the spec is not reality."""
+        """Report what runs all the same, and why the spec is not reality."""
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None:
             return
         try:
-            await self._report(obj, (obj.get("status") or {}) | change, verdict)
+            await self._report(obj, await self._what_runs(obj) | change, verdict)
         except kube.KubeError as error:
             log.warning("%s: status not written: %s", key, error)
+
+    async def _what_runs(self, obj: Obj) -> Obj:
+        """The status as a plan would report it; as it was, where the spec cannot be read or the world not be seen."""
+        try:
+            resource = self._controller.parse(obj)
+            seen = await self._controller.observe(resource, self._cache)
+        except (InvalidSpec, kube.KubeError):
+            before: Obj = obj.get("status") or {}
+            return before
+        return self._controller.plan(resource, seen, self._clock()).status
 
 
 def _key(obj: Obj) -> Key:

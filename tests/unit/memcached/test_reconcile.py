@@ -141,6 +141,20 @@ async def test_an_object_of_anothers_is_left_alone_until_it_is_gone(harness: Har
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
+async def test_the_servers_of_a_resource_that_stalls_are_still_told_truly(harness: Harness) -> None:
+    await created(harness)
+    taken: Obj = {"ownerReferences": None, "labels": None}
+    harness.person.merge(SERVICE, NAMESPACE, "cache", {"metadata": taken})
+    await harness.run()
+    assert reason(harness.resource("cache")) == "NotOurs"
+    pod = harness.server.objects(POD)[0][1]
+    harness.person.merge(POD, NAMESPACE, pod["metadata"]["name"], {"status": {"conditions": []}}, subresource="status")
+    await harness.run()
+    stalled = harness.resource("cache")
+    assert reason(stalled) == "NotOurs"
+    assert (len(stalled["status"]["servers"]), stalled["status"]["phase"]) == (1, "Failed")
+
+
 async def test_an_orphan_of_ours_is_taken_up(harness: Harness) -> None:
     await created(harness)
     harness.person.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
