@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -341,34 +341,40 @@ async def load_configuration(kubeconfig: str | None) -> kubernetes_client.Config
     Raises:
         KubeError: there is no usable configuration; the message says what was tried.
     """
-    configuration: Any = kubernetes_client.Configuration()
-    loader: Any = kubernetes_config  # it is not typed
+    configuration = kubernetes_client.Configuration()
+    in_pod = not kubeconfig and (SERVICE_ACCOUNT / "token").exists()
     try:
-        if not kubeconfig and (SERVICE_ACCOUNT / "token").exists():
-            loader.load_incluster_config(client_configuration=configuration)
+        if in_pod:
+            _loader.load_incluster_config(client_configuration=configuration)
         else:
-            await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
-            configuration.refresh_api_key_hook = _renewal(kubeconfig)
+            await _read_kubeconfig(kubeconfig, configuration)
     except (kubernetes_config.ConfigException, OSError) as error:
         where = kubeconfig or "the pod's service account or the default kubeconfig"
         raise KubeError(f"no Kubernetes to talk to: {where}: {error}. Give --kubeconfig or set KUBECONFIG.") from None
     configuration.connection_pool_maxsize = 64
-    loaded: kubernetes_client.Configuration = configuration
-    return loaded
+    if not in_pod:
+        _keep_fresh(configuration, kubeconfig)
+    return configuration
 
 
-def _renewal(kubeconfig: str | None) -> Callable[[kubernetes_client.Configuration], Awaitable[None]]:
-    """Reads a kubeconfig anew now and then: tokens of exec plugins live for minutes. In a pod the client does so."""
-    loader: Any = kubernetes_config
+_loader: Any = kubernetes_config  # it is not typed
+
+
+async def _read_kubeconfig(kubeconfig: str | None, configuration: kubernetes_client.Configuration) -> None:
+    await _loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+
+
+def _keep_fresh(configuration: Any, kubeconfig: str | None) -> None:
+    """Read a kubeconfig anew now and then: tokens of exec plugins live for minutes. In a pod the client does so."""
     renewed = time.monotonic()
 
-    async def renew(configuration: kubernetes_client.Configuration) -> None:
+    async def renew(current: kubernetes_client.Configuration) -> None:
         nonlocal renewed
         if time.monotonic() - renewed > TOKEN_AGE:
             renewed = time.monotonic()  # first, so that requests meanwhile do not renew it again
-            await loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+            await _read_kubeconfig(kubeconfig, current)
 
-    return renew
+    configuration.refresh_api_key_hook = renew
 
 
 def resource_version(obj: Obj) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared import status
 from shared.kube import Obj
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
@@ -20,43 +21,34 @@ class Pod:
         leaving: its deletion was asked for.
         ended: all its containers have ended for good (evicted, node shut down).
         trouble: why it does not start or keeps failing, as Kubernetes says it; empty if nothing is wrong.
-        restarts: restarts of its containers so far.
     """
 
     name: str
-    uid: str
     address: str
-    node: str
     ready: bool
     leaving: bool
     ended: bool
     trouble: str
-    restarts: int
 
     @classmethod
     def of(cls, obj: Obj) -> Pod:
-        status = obj.get("status") or {}
-        conditions = {found["type"]: found for found in status.get("conditions") or ()}
+        reported = obj.get("status") or {}
         leaving = bool(obj["metadata"].get("deletionTimestamp"))
-        ready = conditions.get("Ready", {}).get("status") == "True"
         return cls(
             name=obj["metadata"]["name"],
-            uid=obj["metadata"]["uid"],
-            address=status.get("podIP") or "",
-            node=obj.get("spec", {}).get("nodeName") or "",
-            ready=ready and not leaving,
+            address=reported.get("podIP") or "",
+            ready=status.is_true(obj, "Ready") and not leaving,
             leaving=leaving,
-            ended=status.get("phase") in ("Succeeded", "Failed"),
-            trouble=_trouble(status, conditions),
-            restarts=sum(found.get("restartCount", 0) for found in status.get("containerStatuses") or ()),
+            ended=reported.get("phase") in ("Succeeded", "Failed"),
+            trouble=_trouble(obj, reported),
         )
 
 
-def _trouble(status: Obj, conditions: dict[str, Obj]) -> str:
-    scheduled = conditions.get("PodScheduled", {})
+def _trouble(obj: Obj, reported: Obj) -> str:
+    scheduled = status.condition(obj, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".strip(": ")
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    containers = [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]
     for container in containers:
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason") or ""

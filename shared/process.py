@@ -22,8 +22,7 @@ import kopf
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from shared import crd, endpoints, logs, metrics, ownership, status
-from shared.cache import Cache
+from shared import crd, endpoints, logs, metrics, status
 from shared.events import Recorder
 from shared.kube import (
     CRD,
@@ -38,7 +37,7 @@ from shared.kube import (
     load_configuration,
 )
 from shared.options import Options, parse_options
-from shared.queue import Key, Queue
+from shared.queue import Queue
 from shared.reconciler import Controller, Reconciler
 
 log = logging.getLogger(__name__)
@@ -132,7 +131,7 @@ class Process:
         self._configuration = configuration
         self._queue = Queue(controller.name)
         self._recorder = Recorder(kube, component=controller.name)
-        self._cache = Cache(controller.kinds, key_of=self._key_of, changed=self._queue.add, trim=self._trim)
+        self._cache = controller.cache(self._queue.add)
         self._reconciler = Reconciler(
             controller, kube=kube, cache=self._cache, queue=self._queue, recorder=self._recorder
         )
@@ -248,7 +247,7 @@ class Process:
         settings.persistence.diffbase_storage = _NoDiffBase()
         settings.persistence.progress_storage = _NoProgress()
         for kind in self._controller.owns:
-            settings.watching.label_selectors[kind.group, kind.plural] = self._selector
+            settings.watching.label_selectors[kind.group, kind.plural] = self._controller.labels_of(kind)
         return settings
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
@@ -273,11 +272,10 @@ class Process:
     async def _refresh(self, path: str) -> None:
         """Make a list of ours the cache's truth; tries until it succeeds."""
         kind, namespace = self._collections[path]
-        labels = "" if kind == self._controller.kind else self._selector
         delay = 0.5
         while True:
             try:
-                listing = await self._kube.list(kind, namespace, labels=labels)
+                listing = await self._kube.list(kind, namespace, labels=self._controller.labels_of(kind))
                 break
             except KubeError as error:
                 log.warning("cannot list %s, trying again: %s", kind.plural, error)
@@ -304,19 +302,6 @@ class Process:
         await self._reconciler.work()
 
     # Small answers.
-
-    @property
-    def _selector(self) -> str:
-        return ownership.managed_selector(self._controller.name)
-
-    def _key_of(self, kind: Kind, obj: Obj) -> Key | None:
-        return ownership.key_of(self._controller.kind, self._controller.name, kind, obj)
-
-    def _trim(self, obj: Obj) -> Obj:
-        """Keep of managedFields, most of an object's size, only our own entry."""
-        metadata = dict(obj["metadata"])
-        ours = [entry for entry in metadata.pop("managedFields", ()) if entry.get("manager") == self._controller.name]
-        return {**obj, "metadata": metadata | ({"managedFields": ours} if ours else {})}
 
     def _not_stuck(self) -> str | None:
         age = self._queue.oldest_work()

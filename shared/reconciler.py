@@ -67,6 +67,23 @@ class Controller(Generic[Resource, Observed]):
     def kinds(self) -> tuple[Kind, ...]:
         return (self.kind, *self.owns)
 
+    def labels_of(self, kind: Kind) -> str:
+        """Label selector of what it watches of a kind: every resource, and of the rest what it made."""
+        return "" if kind == self.kind else ownership.managed_selector(self.name)
+
+    def cache(self, changed: Callable[[Key], None]) -> Cache:
+        """An empty cache of all it watches; `changed` hears of every resource about which something is new."""
+        return Cache(self.kinds, key_of=self._key_of, changed=changed, trim=self._trim)
+
+    def _key_of(self, kind: Kind, obj: Obj) -> Key | None:
+        return ownership.key_of(self.kind, self.name, kind, obj)
+
+    def _trim(self, obj: Obj) -> Obj:
+        """Keep of managedFields, most of an object's size, only our own entry."""
+        metadata = dict(obj["metadata"])
+        ours = [entry for entry in metadata.pop("managedFields", ()) if entry.get("manager") == self.name]
+        return {**obj, "metadata": metadata | ({"managedFields": ours} if ours else {})}
+
 
 class Reconciler(Generic[Resource, Observed]):
     """Workers that make resources real.
@@ -221,7 +238,7 @@ class Reconciler(Generic[Resource, Observed]):
 
     def _tell_restored(self, resource: Obj, message: str) -> None:
         """If the spec did not change, somebody else changed what is ours: they should learn that it was put back."""
-        if (resource.get("status") or {}).get("observedGeneration") == resource["metadata"].get("generation"):
+        if status.is_current(resource):
             self._recorder.record(Event.about(resource, "Restored", message))
 
     async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:

@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from pydantic_core import CoreSchema
 
+from shared import status
 from shared.kube import Obj
 
 INT32: JsonDict = {"format": "int32"}
@@ -135,8 +136,7 @@ class CustomResource(Generic[Spec]):
     @property
     def changed(self) -> bool:
         """Whether the spec changed since the status was written."""
-        observed = (self.obj.get("status") or {}).get("observedGeneration")
-        return bool(observed != self.obj["metadata"].get("generation"))
+        return not status.is_current(self.obj)
 
 
 def broken(model: SpecModel, at: str) -> list[str]:

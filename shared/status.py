@@ -47,6 +47,12 @@ def is_true(resource: Obj, name: str) -> bool:
     return condition(resource, name).get("status") == "True"
 
 
+def is_current(resource: Obj) -> bool:
+    """Whether a resource's status tells of its present spec."""
+    observed = (resource.get("status") or {}).get("observedGeneration")
+    return bool(observed == resource["metadata"].get("generation"))
+
+
 def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str) -> list[Obj]:
     progress = verdict.progress
     moving = progress in (Progress.UNDERWAY, Progress.WAITING)

@@ -85,11 +85,6 @@ def find(name: str) -> Path:
     return build(program) / name
 
 
-def kubernetes_version() -> str:
-    """The release the cluster runs, such as ``v1.36.3``."""
-    return _version(KUBERNETES)
-
-
 @contextmanager
 def locked(name: str) -> Iterator[None]:
     """Hold a lock in the cache: two test runs that need the same thing make it once."""

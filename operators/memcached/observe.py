@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from operators.memcached.api import Memcached
+from shared import status
 from shared.cache import Cache
-from shared.kube import DEPLOYMENT, POD, SERVICE, Obj
+from shared.kube import DEPLOYMENT, POD, Obj
 from shared.pods import Pod
 from shared.queue import Key
 
@@ -17,12 +18,10 @@ class Observed:
     """What there is of a Memcached.
 
     Attributes:
-        service: its headless Service.
         deployment: its Deployment.
         pods: its servers' pods that have not ended, by name; those on their way out too.
     """
 
-    service: Obj | None = None
     deployment: Obj | None = None
     pods: tuple[Pod, ...] = ()
 
@@ -53,11 +52,10 @@ class Observed:
     @property
     def refusal(self) -> str:
         """Why the API server refuses the Deployment pods (a quota, admission); empty if it does not."""
-        conditions = ((self.deployment or {}).get("status") or {}).get("conditions") or ()
-        for condition in conditions:
-            if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-                return str(condition.get("message") or condition.get("reason") or "no pod can be created")
-        return ""
+        failure = status.condition(self.deployment or {}, "ReplicaFailure")
+        if failure.get("status") != "True":
+            return ""
+        return str(failure.get("message") or failure.get("reason") or "no pod can be created")
 
 
 async def observe(resource: Memcached, cache: Cache) -> Observed:
@@ -65,7 +63,6 @@ async def observe(resource: Memcached, cache: Cache) -> Observed:
     key = Key(resource.namespace, resource.name)
     pods = (Pod.of(obj) for obj in cache.owned(POD, key))
     return Observed(
-        service=cache.get(SERVICE, key.namespace, resource.name),
         deployment=cache.get(DEPLOYMENT, key.namespace, resource.name),
         pods=tuple(pod for pod in pods if not pod.ended),
     )

@@ -6,11 +6,9 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from shared import ownership
-from shared.cache import Cache
 from shared.events import Recorder
 from shared.kube import EVENT, Kube, Obj, Request
-from shared.queue import Key, Queue
+from shared.queue import Queue
 from shared.reconciler import Controller, Reconciler
 from shared.testing.apiserver import ApiServer
 from shared.testing.workloads import Workloads
@@ -35,7 +33,7 @@ class Harness:
         kube = Kube(self.server, manager=controller.name)
         self.queue = Queue(controller.name, jitter=lambda: 0.0)
         self.recorder = Recorder(kube, component=controller.name)
-        self.cache = Cache(controller.kinds, key_of=self._key_of, changed=self.queue.add)
+        self.cache = controller.cache(self.queue.add)
         self.reconciler = Reconciler(
             controller, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=lambda: NOW
         )
@@ -45,9 +43,8 @@ class Harness:
 
     def relist(self) -> None:
         """List everything, as after a restart or a broken watch."""
-        labels = ownership.managed_selector(self.controller.name)
         for kind in self.controller.kinds:
-            query = {} if kind == self.controller.kind else {"labelSelector": labels}
+            query = {"labelSelector": self.controller.labels_of(kind)}
             listing = self.server.handle(Request("GET", kind.path(), query)).body
             items = [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in listing["items"]]
             for key in self.cache.replace(kind, None, listing | {"items": items}):
@@ -112,6 +109,3 @@ class Harness:
             return
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
         (self.cache.gone if event["type"] == "DELETED" else self.cache.seen)(kind, obj)
-
-    def _key_of(self, kind: Any, obj: Obj) -> Key | None:
-        return ownership.key_of(self.controller.kind, self.controller.name, kind, obj)

@@ -26,14 +26,11 @@ def resource(*, phase: str = "", generation: int = 1, observed: int | None = Non
 def pod(number: int, *, ready: bool = True, leaving: bool = False, trouble: str = "") -> Pod:
     return Pod(
         name=f"cache-{number}",
-        uid=f"u-{number}",
         address=f"10.0.0.{number}",
-        node="node",
         ready=ready and not leaving,
         leaving=leaving,
         ended=False,
         trouble=trouble,
-        restarts=0,
     )
 
 
@@ -53,7 +50,7 @@ def deployment(replicas: int = 3, *, updated: int | None = None, seen: bool = Tr
 def world(*pods: Pod, **counts: Any) -> Observed:
     """A world with these pods, whose Deployment's controller has counted them."""
     counts.setdefault("replicas", sum(not pod.leaving for pod in pods))
-    return Observed(service={"metadata": {"name": "cache"}}, deployment=deployment(**counts), pods=pods)
+    return Observed(deployment=deployment(**counts), pods=pods)
 
 
 def plan(resource: Memcached, seen: Observed) -> Plan:
