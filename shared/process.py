@@ -1,9 +1,4 @@
-"""An operator's process: kopf watches, our queue works.
-
-kopf is the shell and this is the only module that imports it. Its `on.event` handlers do nothing but enter what they
-are told into the cache. kopf tells of no deletion that happened while a watch was broken; so each list that it makes
-is followed by one of ours, which becomes the cache's truth. The first of these fill the cache; workers start then.
-"""
+"""An operator's process: watches fill the cache, the queue's workers reconcile, and all of it ends in order."""
 
 from __future__ import annotations
 
@@ -15,12 +10,8 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
-import kopf
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
 from shared import crd, endpoints, logs, metrics, status
 from shared.events import Recorder
@@ -32,13 +23,13 @@ from shared.kube import (
     Kube,
     KubeError,
     NotFound,
-    Obj,
     Unavailable,
     load_configuration,
 )
 from shared.options import Options, parse_options
 from shared.queue import Queue
 from shared.reconciler import Controller, Reconciler
+from shared.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +111,7 @@ async def _is_served(kube: Kube, kind: Kind) -> bool:
 
 
 class Process:
-    """Wires cache, queue, workers and kopf's watches, and ends them in order."""
+    """Wires cache, queue, workers and watches, and ends them in order."""
 
     def __init__(
         self, controller: Controller[Any, Any], options: Options, kube: Kube, configuration: Configuration
@@ -128,20 +119,21 @@ class Process:
         self._controller = controller
         self._options = options
         self._kube = kube
-        self._configuration = configuration
         self._queue = Queue(controller.name)
         self._recorder = Recorder(kube, component=controller.name)
         self._cache = controller.cache(self._queue.add)
         self._reconciler = Reconciler(
             controller, kube=kube, cache=self._cache, queue=self._queue, recorder=self._recorder
         )
-        self._namespaces: tuple[str | None, ...] = options.namespaces or (None,)
-        self._collections = {
-            kind.path(namespace): (kind, namespace) for kind in controller.kinds for namespace in self._namespaces
-        }
-        self._prefix = urlsplit(configuration.host).path.rstrip("/")  # of an API server behind a proxy
-        self._unlisted = set(self._collections)
-        self._synced = asyncio.Event()
+        self._watch = Watch(
+            controller,
+            self._cache,
+            kube=kube,
+            configuration=configuration,
+            namespaces=options.namespaces,
+            changed=self._queue.add,
+            start=self._start,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -158,9 +150,10 @@ class Process:
         metrics.show_from_the_start(self._controller.name)
         metrics.MAX_WORKERS.labels(controller=self._controller.name).set(self._options.workers)
         gc.set_threshold(50_000, 20, 50)
-        watching = self._start(self._watch(), "kopf")
+        watching = self._start(self._watch.run(), "watch")
         writer = self._start(self._recorder.run(), "events")
         self._start(self._resync(), "resync")
+        self._start(self._settle_memory(), "gc")
         for number in range(self._options.workers):
             self._start(self._work_when_synced(), f"worker-{number}")
         served = ", ".join(self._options.namespaces) or "all namespaces"
@@ -198,107 +191,28 @@ class Process:
     async def _require_served(self) -> None:
         kind = self._controller.kind
         try:
-            await self._kube.list(kind, self._namespaces[0], limit=1)
+            await self._kube.list(kind, next(iter(self._options.namespaces), None), limit=1)
         except NotFound:
             raise KubeError(
                 f"the API server serves no {kind.plural}.{kind.group}/{kind.version}: its CRD is not installed. "
                 "Install the chart, run `make install`, or start with --install-crds."
             ) from None
 
-    # What kopf tells, and what we ask.
-
-    async def _watch(self) -> None:
-        await kopf.operator(
-            registry=self._registry(),
-            settings=self._settings(),
-            clusterwide=not self._options.namespaces,
-            namespaces=self._options.namespaces,
-        )
-
-    def _registry(self) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(self._login)
-        for kind in self._controller.kinds:
-            on_event = kopf.on.event(
-                group=kind.group, version=kind.version, plural=kind.plural, id=kind.plural, registry=registry
-            )
-            on_event(self._handler(kind))
-        return registry
-
-    def _handler(self, kind: Kind) -> Callable[..., None]:
-        async def enter(event: kopf.RawEvent, **_: Any) -> None:
-            obj: Obj = dict(event["object"])
-            obj.setdefault("apiVersion", kind.api_version)
-            obj.setdefault("kind", kind.name)
-            if event["type"] == "DELETED":
-                self._cache.gone(kind, obj)
-            else:
-                self._cache.seen(kind, obj)
-
-        return enter  # type: ignore[return-value]
-
-    def _settings(self) -> kopf.OperatorSettings:
-        settings = kopf.OperatorSettings()
-        settings.scanning.disabled = True
-        settings.peering.standalone = True
-        settings.posting.enabled = False
-        settings.watching.server_timeout = 300
-        settings.networking.request_timeout = 30
-        settings.persistence.diffbase_storage = _NoDiffBase()
-        settings.persistence.progress_storage = _NoProgress()
-        for kind in self._controller.owns:
-            settings.watching.label_selectors[kind.group, kind.plural] = self._controller.labels_of(kind)
-        return settings
-
-    async def _login(self, **_: Any) -> kopf.AiohttpSession:
-        """The official client's credentials, in a session that tells us of kopf's lists."""
-        configuration = self._configuration
-        trace = aiohttp.TraceConfig()
-        trace.on_request_end.append(self._on_request)
-        bearer = (await configuration.auth_settings()).get("BearerToken")
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(configuration).ssl_context),
-            headers={"Authorization": str(bearer["value"])} if bearer else {},
-            trace_configs=[trace],
-        )
-        return kopf.AiohttpSession(server=configuration.host, aiohttp_session=session)
-
-    async def _on_request(self, _: Any, __: Any, request: aiohttp.TraceRequestEndParams) -> None:
-        path = request.url.path.removeprefix(self._prefix)
-        listed = request.method == "GET" and request.response.status == 200 and "watch" not in request.url.query
-        if listed and path in self._collections:
-            self._start(self._refresh(path), f"list {path}")
-
-    async def _refresh(self, path: str) -> None:
-        """Make a list of ours the cache's truth; tries until it succeeds."""
-        kind, namespace = self._collections[path]
-        delay = 0.5
-        while True:
-            try:
-                listing = await self._kube.list(kind, namespace, labels=self._controller.labels_of(kind))
-                break
-            except KubeError as error:
-                log.warning("cannot list %s, trying again: %s", kind.plural, error)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, 30.0)
-        for key in self._cache.replace(kind, namespace, listing):
-            self._queue.add(key)
-        self._unlisted.discard(path)
-        if not self._unlisted and not self._synced.is_set():
-            gc.freeze()  # what was listed lives long; scanning it again and again is most of gc's cost
-            self._synced.set()
-
     async def _resync(self) -> None:
         """Now and then look at everything again: the net under all that could have been missed."""
         while True:
             await asyncio.sleep(self._options.resync * random.uniform(0.9, 1.1))
-            for path in self._collections:
-                await self._refresh(path)
+            await self._watch.refresh()
             for key in self._cache.keys(self._controller.kind):
                 self._queue.add_after(key, self._options.resync * random.uniform(0.0, 0.5))
 
+    async def _settle_memory(self) -> None:
+        """What was listed lives long: scanning it again and again is most of gc's cost."""
+        await self._watch.synced.wait()
+        gc.freeze()
+
     async def _work_when_synced(self) -> None:
-        await self._synced.wait()
+        await self._watch.synced.wait()
         await self._reconciler.work()
 
     # Small answers.
@@ -308,33 +222,4 @@ class Process:
         return f"a reconcile has been running for {age:.0f} s" if age > STUCK else None
 
     def _has_synced(self) -> str | None:
-        return None if self._synced.is_set() else f"waiting for lists of {', '.join(sorted(self._unlisted))}"
-
-
-class _NoDiffBase(kopf.DiffBaseStorage):
-    """kopf keeps nothing on objects: with `on.event` alone it needs nothing, and every write of its costs."""
-
-    def fetch(self, **_: Any) -> None:
-        return None
-
-    def store(self, **_: Any) -> None:
-        return None
-
-
-class _NoProgress(kopf.ProgressStorage):
-    """As above, for the progress of handlers."""
-
-    def fetch(self, **_: Any) -> None:
-        return None
-
-    def store(self, **_: Any) -> None:
-        return None
-
-    def purge(self, **_: Any) -> None:
-        return None
-
-    def touch(self, **_: Any) -> None:
-        return None
-
-    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        return essence
+        return None if self._watch.synced.is_set() else f"waiting for lists of {', '.join(self._watch.awaited)}"

@@ -50,7 +50,7 @@ class Controller(Generic[Resource, Observed]):
         kind: the kind it serves.
         owns: kinds of the objects it makes or looks at (pods), watched by the operator's label.
         parse: the resource as a model; raises InvalidSpec.
-        observe: gathers everything a plan may ask about.
+        observe: gathers everything a plan may ask about, from the cache; live where no watch brings it (Secrets).
         plan: pure; what to do next.
         call: executes a step on the database.
     """
@@ -59,7 +59,7 @@ class Controller(Generic[Resource, Observed]):
     kind: Kind
     owns: tuple[Kind, ...]
     parse: Callable[[Obj], Resource]
-    observe: Callable[[Resource, Cache], Awaitable[Observed]]
+    observe: Callable[[Resource, Cache, Kube], Awaitable[Observed]]
     plan: Callable[[Resource, Observed, datetime], Plan]
     call: Callable[[Call], Awaitable[None]] = _no_calls
 
@@ -158,7 +158,7 @@ class Reconciler(Generic[Resource, Observed]):
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
         for _ in range(ROUNDS):
-            seen = await self._controller.observe(resource, self._cache)
+            seen = await self._controller.observe(resource, self._cache, self._kube)
             plan = self._controller.plan(resource, seen, self._clock())
             if not await self._execute(obj, plan.actions):
                 await self._report(obj, plan.status, plan.verdict)
@@ -298,7 +298,7 @@ class Reconciler(Generic[Resource, Observed]):
         """The status as a plan would report it; as it was, where the spec cannot be read or the world not be seen."""
         try:
             resource = self._controller.parse(obj)
-            seen = await self._controller.observe(resource, self._cache)
+            seen = await self._controller.observe(resource, self._cache, self._kube)
         except (InvalidSpec, kube.KubeError):
             before: Obj = obj.get("status") or {}
             return before

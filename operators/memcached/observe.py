@@ -8,7 +8,7 @@ from functools import cached_property
 from operators.memcached.api import Memcached
 from shared import status
 from shared.cache import Cache
-from shared.kube import DEPLOYMENT, POD, Obj
+from shared.kube import DEPLOYMENT, POD, Kube, Obj
 from shared.pods import Pod
 from shared.queue import Key
 
@@ -58,7 +58,7 @@ class Observed:
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")
 
 
-async def observe(resource: Memcached, cache: Cache) -> Observed:
+async def observe(resource: Memcached, cache: Cache, _kube: Kube) -> Observed:
     """Gather what there is of a Memcached."""
     key = Key(resource.namespace, resource.name)
     pods = (Pod.of(obj) for obj in cache.owned(POD, key))
