@@ -83,10 +83,10 @@ lint: .venv charts ## Style, types, layers, charts, and that generated files are
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@fresh=$$(mktemp -d); trap 'rm -rf $$fresh' EXIT; \
-	$(MAKE) --no-print-directory -s manifests MANIFESTS=$$fresh; \
-	for operator in $(OPERATORS); do \
-	    diff -ru charts/$$operator-operator/files/crds $$fresh/$$operator-operator/files/crds \
-	    || { echo "The CRDs of $$operator differ from its api.py; mend: make manifests"; exit 1; }; \
+	$(MAKE) --no-print-directory -s manifests GENERATED=$$fresh; \
+	for generated in docs/reference $(OPERATORS:%=charts/%-operator/files/crds); do \
+	    diff -ru $$generated $$fresh/$$generated \
+	    || { echo "$$generated differs from what the operators' api.py say; mend: make manifests"; exit 1; }; \
 	done
 	@$(HELM) lint --quiet charts/platform $(OPERATORS:%=charts/%-operator)
 
@@ -96,14 +96,15 @@ format: .venv ## Put the code into shape
 
 ##@ Generated files
 
-MANIFESTS := charts
-manifests: .venv ## Write each operator's CRD into its chart, from its api.py
+GENERATED := .
+manifests: .venv ## Write each operator's CRD into its chart and its reference into docs, from its api.py
 	@for operator in $(OPERATORS); do \
-	    directory=$(MANIFESTS)/$$operator-operator/files/crds; mkdir -p $$directory; \
+	    crds=$(GENERATED)/charts/$$operator-operator/files/crds; \
+	    mkdir -p $$crds $(GENERATED)/docs/reference; \
 	    crd=$$($(PYTHON) -m operators.$$operator crd); \
 	    plural=$$(printf '%s\n' "$$crd" | sed -n 's/^    plural: //p'); \
-	    printf '%s\n' "$$crd" > $$directory/$$plural.yaml; \
-	    echo "$$directory/$$plural.yaml"; \
+	    printf '%s\n' "$$crd" > $$crds/$$plural.yaml; \
+	    $(PYTHON) -m operators.$$operator reference > $(GENERATED)/docs/reference/$$operator.md; \
 	done
 
 charts: .venv ## Bring the charts' dependencies (all of this repository) into place

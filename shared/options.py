@@ -24,7 +24,7 @@ class Options:
         metrics_address: host:port of /metrics; "0" for none.
         probe_address: host:port of /healthz and /readyz; "0" for none.
         image_repository: where operand images come from if a resource names only a version.
-        command: "run", or "crd" to print the CRD.
+        command: "run"; "crd" prints the CRD, "reference" its reference page in Markdown.
     """
 
     operator_name: str
@@ -106,7 +106,13 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
         default=_TRUTHS[given],
         help="apply the operator's own CRDs at start",
     )
-    parser.add_argument("command", nargs="?", choices=("run", "crd"), default="run", help="crd prints the CRD and ends")
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("run", "crd", "reference"),
+        default="run",
+        help="crd prints the CRD and ends, reference the page that describes it",
+    )
     return parser
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kubernetes.aio.client import Configuration
 
-from shared import crd, endpoints, logs, metrics, status
+from shared import crd, endpoints, logs, metrics, reference, status
 from shared.events import Recorder
 from shared.kube import (
     CRD,
@@ -61,7 +61,10 @@ def main(operator: Operator) -> None:
     """Run an operator until it is told to stop; the process's exit code says whether it could."""
     options = parse_options(operator.name, operator.image_repository)
     if options.command == "crd":
-        sys.stdout.write("---\n".join(crd.to_yaml(resource) for resource in operator.crds))
+        sys.stdout.write("---\n".join(map(crd.to_yaml, operator.crds)))
+        return
+    if options.command == "reference":
+        sys.stdout.write("\n".join(map(reference.to_markdown, operator.crds)))
         return
     logs.configure(options.log_level, options.log_format)
     try:

@@ -1,0 +1,41 @@
+"""The reference page says all that a CRD says."""
+
+from __future__ import annotations
+
+from operators.memcached.api import API
+from shared import crd
+from shared.reference import fields, to_markdown
+
+SCHEMA = crd.to_dict(API)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def test_every_field_of_the_schema_has_its_row_with_its_description() -> None:
+    page = to_markdown(API)
+    named = [field for field in fields(SCHEMA, "") if field.path.startswith(("spec.", "status."))]
+    assert len(named) > 50
+    for field in named:
+        if not field.path.endswith(("[]", "{}")):
+            row = next(line for line in page.splitlines() if line.startswith(f"| `{field.path}` |"))
+            assert field.schema["description"].replace("|", "\\|") in row
+
+
+def test_every_rule_is_told_without_its_code() -> None:
+    page = to_markdown(API)
+    rules = [
+        rule for field in fields(SCHEMA, "") for rule in field.schema.get("x-kubernetes-validations", ())
+    ] + SCHEMA["x-kubernetes-validations"]
+    said = page.split("## Status")[0].split("these rules")[1]
+    assert said.count("\n- ") == len(rules) > 5
+    assert "%s" not in said
+    assert "self." not in said
+
+
+def test_what_a_kind_has_of_its_own_comes_before_what_all_kinds_share() -> None:
+    page = to_markdown(API)
+    assert page.index("`spec.size`") < page.index("`spec.memoryMB`") < page.index("`spec.nodeSelector`")
+
+
+def test_bounds_and_defaults_are_shown() -> None:
+    page = to_markdown(API)
+    assert "| `spec.memoryMB` | integer, 8 to 1048576 | `64` |" in page
+    assert "| `spec.size` | integer, 0 to 1000 | required |" in page
