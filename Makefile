@@ -20,15 +20,15 @@ export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up down status kubeconfig test test-unit test-api test-e2e test-long lint format manifests charts lock \
-        install uninstall run docker-build docker-push deploy undeploy .venv
+.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long lint format manifests \
+        charts lock install uninstall run docker-build docker-push deploy undeploy .venv
 
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	      /^[a-z0-9.-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+	      /^[a-z0-9.-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
 	@printf '\nSettings (make target NAME=value)\n'
 	@awk '/^[A-Z]+ +\?=/ {name = $$1; split($$0, part, /\?= */); split(part[2], value, /# */); \
-	      printf "  %-14s %s (now: %s)\n", name, value[2], value[1]}' Makefile
+	      printf "  %-15s %s (now: %s)\n", name, value[2], value[1]}' Makefile
 
 ##@ The cluster
 
@@ -46,10 +46,11 @@ kubeconfig: .venv ## Print the path of the cluster's kubeconfig: export KUBECONF
 
 ##@ Tests
 
-test: ## Everything a change must pass: lint, unit, API and end-to-end tests
+test: ## Everything a change must pass: lint, unit, API, container and end-to-end tests
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-api
+	@$(MAKE) --no-print-directory test-containers
 	@$(MAKE) --no-print-directory test-e2e
 
 test-unit: .venv ## Pure parts and the library against an in-memory API; seconds, no root
@@ -59,6 +60,10 @@ test-unit: .venv ## Pure parts and the library against an in-memory API; seconds
 test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes); no root
 	@echo "==> API tests"
 	@$(PYTEST) tests/api $(ARGS)
+
+test-containers: .venv ## Against memcached itself, on the Docker that answers, else on one of our own (root)
+	@echo "==> container tests"
+	@$(PYTEST) tests/containers $(ARGS)
 
 # The cluster's own test takes it down and looks for what is left, so it runs last, by itself; and not on a cluster that
 # was up before, for somebody may have something in it.
@@ -84,9 +89,9 @@ lint: .venv charts ## Style, types, layers, charts, and that generated files are
 	@.venv/bin/lint-imports
 	@fresh=$$(mktemp -d); trap 'rm -rf $$fresh' EXIT; \
 	$(MAKE) --no-print-directory -s manifests GENERATED=$$fresh; \
-	for generated in docs/reference $(OPERATORS:%=charts/%-operator/files/crds); do \
-	    diff -ru $$generated $$fresh/$$generated \
-	    || { echo "$$generated differs from what the operators' api.py say; mend: make manifests"; exit 1; }; \
+	(cd $$fresh && find . -type f) | while read -r generated; do \
+	    diff -u $$generated $$fresh/$$generated \
+	    || { echo "$$generated differs from what it is generated from; mend: make manifests"; exit 1; }; \
 	done
 	@$(HELM) lint --quiet charts/platform $(OPERATORS:%=charts/%-operator)
 
@@ -97,7 +102,7 @@ format: .venv ## Put the code into shape
 ##@ Generated files
 
 GENERATED := .
-manifests: .venv ## Write each operator's CRD into its chart and its reference into docs, from its api.py
+manifests: .venv ## Write CRDs and their reference pages from each api.py, and what charts can be told from charts/values
 	@for operator in $(OPERATORS); do \
 	    crds=$(GENERATED)/charts/$$operator-operator/files/crds; \
 	    mkdir -p $$crds $(GENERATED)/docs/reference; \
@@ -106,6 +111,7 @@ manifests: .venv ## Write each operator's CRD into its chart and its reference i
 	    printf '%s\n' "$$crd" > $$crds/$$plural.yaml; \
 	    $(PYTHON) -m operators.$$operator reference > $(GENERATED)/docs/reference/$$operator.md; \
 	done
+	@$(PYTHON) -m charts.values $(GENERATED)
 
 charts: .venv ## Bring the charts' dependencies (all of this repository) into place
 	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \

@@ -17,7 +17,10 @@ from shared.kube import EVENT, AlreadyExists, Kube, KubeError, NotFound, Obj, no
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1000
+WRITERS = 8
+BACKLOG = 500
+"""Events that are written at once, and that wait behind each of these at most."""
+
 REMEMBERED = 4096
 MESSAGE_LIMIT = 1024
 """Characters of a message that the API takes (events.k8s.io's limit on notes)."""
@@ -57,7 +60,7 @@ class Event:
 
 
 class Recorder:
-    """Writes events in the background, in the order they were told.
+    """Writes events in the background, those of one object in the order they were told.
 
     Args:
         component: who tells: the operator's name.
@@ -66,33 +69,38 @@ class Recorder:
     def __init__(self, kube: Kube, *, component: str) -> None:
         self._kube = kube
         self._component = component
-        self._backlog: asyncio.Queue[Event] = asyncio.Queue(BACKLOG)
+        self._backlogs: list[asyncio.Queue[Event]] = [asyncio.Queue(BACKLOG) for _ in range(WRITERS)]
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, event: Event) -> None:
         try:
-            self._backlog.put_nowait(event)
+            self._backlogs[hash(event.regarding["uid"]) % WRITERS].put_nowait(event)
         except asyncio.QueueFull:
             metrics.EVENTS_DROPPED.inc()
 
     async def run(self) -> None:
         """Write events for ever."""
+        async with asyncio.TaskGroup() as writers:
+            for backlog in self._backlogs:
+                writers.create_task(self._write_all(backlog))
+
+    async def _write_all(self, backlog: asyncio.Queue[Event]) -> None:
         while True:
-            event = await self._backlog.get()
+            event = await backlog.get()
             try:
                 await self._write(event)
             except KubeError as error:
                 metrics.EVENTS_DROPPED.inc()
                 log.debug("event %s not written: %s", event.reason, error)
             finally:
-                self._backlog.task_done()
+                backlog.task_done()
 
     async def flush(self, seconds: float) -> None:
         """Give the backlog so long to be written."""
         try:
-            await asyncio.wait_for(self._backlog.join(), seconds)
+            await asyncio.wait_for(asyncio.gather(*(backlog.join() for backlog in self._backlogs)), seconds)
         except TimeoutError:
-            log.debug("%d events were not written in time", self._backlog.qsize())
+            log.debug("%d events were not written in time", sum(backlog.qsize() for backlog in self._backlogs))
 
     async def _write(self, event: Event) -> None:
         count = self._counts.get(event.name, 0)

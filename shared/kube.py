@@ -1,43 +1,27 @@
 """The Kubernetes API as plain dicts.
 
-Objects are what the API server speaks: JSON as dicts. The official client (`kubernetes.aio`) brings configuration,
-credentials and the connection pool; its models are not used. `Transport` is the one seam where a fake plugs in
+Objects are what the API server speaks: JSON as dicts. `Transport` is the one seam where a fake plugs in
 (`shared.testing`): everything above it runs the same in a test and in a cluster.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlencode
 
-import aiohttp
-from kubernetes.aio import client as kubernetes_client
-from kubernetes.aio import config as kubernetes_config
-
-from shared import metrics
-
-log = logging.getLogger(__name__)
+from shared import tracing
 
 Obj = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON."""
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
-AGENT = "platform-operators"
-
-REQUEST_TIMEOUT = 30.0
-"""Seconds until a request that got no answer counts as failed."""
-
-TOKEN_AGE = 300.0
-"""Seconds after which credentials of a kubeconfig are read anew."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its credentials and its namespace."""
 
 
 class KubeError(Exception):
@@ -130,7 +114,11 @@ DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
 SERVICE = Kind("", "v1", "Service", "services")
 POD = Kind("", "v1", "Pod", "pods")
+SECRET = Kind("", "v1", "Secret", "secrets")
+DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 EVENT = Kind("", "v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 
 
@@ -193,20 +181,20 @@ class Kube:
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._ask(Request("GET", kind.path(namespace, name)))
 
-    async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0) -> Obj:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0, after: str = ""
+    ) -> Obj:
         """The list object: `items`, each completed with apiVersion and kind, and `metadata.resourceVersion`.
 
         Args:
             namespace: None lists all namespaces.
             labels: a label selector in text form.
             limit: items at most; 0 for all.
+            after: `metadata.continue` of the page before.
         """
-        query = {"labelSelector": labels, "limit": str(limit) if limit else ""}
+        query = {"labelSelector": labels, "limit": str(limit) if limit else "", "continue": after}
         found = await self._ask(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
-        for item in found.get("items", ()):
-            item.setdefault("apiVersion", kind.api_version)
-            item.setdefault("kind", kind.name)
-        return found
+        return complete(kind, found)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
@@ -265,9 +253,10 @@ class Kube:
         return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
     async def _ask(self, request: Request) -> Obj:
-        answer = await self._transport.request(request)
-        if answer.status >= 400:
-            raise error_of(answer, request)
+        with tracing.span(request.method, path=request.path):
+            answer = await self._transport.request(request)
+            if answer.status >= 400:
+                raise error_of(answer, request)
         return answer.body if isinstance(answer.body, dict) else {}
 
 
@@ -292,89 +281,12 @@ def error_of(answer: Response, request: Request) -> KubeError:
     return kind(f"{message} ({request})", status=code, retry_after=answer.retry_after)
 
 
-class HttpTransport:
-    """Requests over the official client's aiohttp pool, with its credentials, token rotation and TLS."""
-
-    def __init__(self, configuration: kubernetes_client.Configuration) -> None:
-        self._client = kubernetes_client.ApiClient(configuration)
-        self._host: str = configuration.host
-
-    async def request(self, request: Request) -> Response:
-        method, path, body = request.method, request.path, request.body
-        headers = {"Content-Type": request.content_type, "Accept": "application/json", "User-Agent": AGENT}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url = self._host + path + ("?" + urlencode(request.query) if request.query else "")
-        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
-        try:
-            answer: Any = await self._client.call_api(method, url, headers, body, _request_timeout=timeout)
-            text: bytes = await answer.read()
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._host).inc()
-            why = str(error) or type(error).__name__
-            raise Unavailable(f"no answer from the API server: {why} ({request})") from None
-        metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._host).inc()
-        return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
-
-    async def close(self) -> None:
-        client: Any = self._client
-        await client.close()
-
-
-def _decode(text: bytes) -> Any:
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return {"message": text[:200].decode(errors="replace")}
-
-
-def _seconds(header: str | None) -> float | None:
-    return float(header) if header and header.isdigit() else None
-
-
-async def load_configuration(kubeconfig: str | None) -> kubernetes_client.Configuration:
-    """Where the API server is and how to prove who we are.
-
-    Args:
-        kubeconfig: path of a kubeconfig file; None or empty uses the pod's service account, or else the default file
-            (`~/.kube/config`).
-
-    Raises:
-        KubeError: there is no usable configuration; the message says what was tried.
-    """
-    configuration = kubernetes_client.Configuration()
-    in_pod = not kubeconfig and (SERVICE_ACCOUNT / "token").exists()
-    try:
-        if in_pod:
-            _loader.load_incluster_config(client_configuration=configuration)
-        else:
-            await _read_kubeconfig(kubeconfig, configuration)
-    except (kubernetes_config.ConfigException, OSError) as error:
-        where = kubeconfig or "the pod's service account or the default kubeconfig"
-        raise KubeError(f"no Kubernetes to talk to: {where}: {error}. Give --kubeconfig or set KUBECONFIG.") from None
-    configuration.connection_pool_maxsize = 64
-    if not in_pod:
-        _keep_fresh(configuration, kubeconfig)
-    return configuration
-
-
-_loader: Any = kubernetes_config  # it is not typed
-
-
-async def _read_kubeconfig(kubeconfig: str | None, configuration: kubernetes_client.Configuration) -> None:
-    await _loader.load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
-
-
-def _keep_fresh(configuration: Any, kubeconfig: str | None) -> None:
-    """Read a kubeconfig anew now and then: tokens of exec plugins live for minutes. In a pod the client does so."""
-    renewed = time.monotonic()
-
-    async def renew(current: kubernetes_client.Configuration) -> None:
-        nonlocal renewed
-        if time.monotonic() - renewed > TOKEN_AGE:
-            renewed = time.monotonic()  # first, so that requests meanwhile do not renew it again
-            await _read_kubeconfig(kubeconfig, current)
-
-    configuration.refresh_api_key_hook = renew
+def complete(kind: Kind, listing: Obj) -> Obj:
+    """A list whose items say what they are: the API server leaves that to the list itself."""
+    for item in listing.get("items") or ():
+        item.setdefault("apiVersion", kind.api_version)
+        item.setdefault("kind", kind.name)
+    return listing
 
 
 def resource_version(obj: Obj) -> int:

@@ -7,6 +7,8 @@ import logging
 import sys
 import time
 
+from shared import tracing
+
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("json", "text")
 
@@ -21,6 +23,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if trace := tracing.trace_id():
+            line["trace_id"] = trace
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

@@ -49,10 +49,37 @@ QUEUE_LONGEST = Gauge(
 REST_REQUESTS = Counter(
     "rest_client_requests", "Requests to the API server by status code.", ["code", "method", "host"]
 )
+LEADER = Gauge("leader_election_master_status", "1 for the replica that leads, 0 for one that stands by.", ["name"])
 LAST_SUCCESS = Gauge(
     "platform_last_reconcile_success_timestamp_seconds",
     "When a reconcile last succeeded, in Unix time.",
     ["controller"],
+)
+WEBHOOK_REQUESTS = Counter(
+    "controller_runtime_webhook_requests", "Requests to a webhook by HTTP status.", ["webhook", "code"]
+)
+WEBHOOK_LATENCY = Histogram(
+    "controller_runtime_webhook_latency_seconds", "Time a webhook took to answer.", ["webhook"], buckets=SECONDS
+)
+WEBHOOK_IN_FLIGHT = Gauge(
+    "controller_runtime_webhook_requests_in_flight", "Requests that a webhook has not answered yet.", ["webhook"]
+)
+WEBHOOK_PANICS = Counter(
+    "controller_runtime_webhook_panics", "Requests to webhooks that met a defect of the operator itself."
+)
+WEBHOOK_REFUSALS = Counter("platform_webhook_refusals", "Resources that were refused at admission.", ["kind"])
+CERTIFICATE_EXPIRY = Gauge(
+    "platform_certificate_expiry_timestamp_seconds",
+    "When a certificate ends, in Unix time: `serving`, or the `authority` that signed it.",
+    ["name"],
+)
+CERTIFICATE_READS = Counter("certwatcher_read_certificate", "Certificates taken up to serve with.")
+CERTIFICATE_READ_ERRORS = Counter(
+    "certwatcher_read_certificate_errors", "Times that certificates, or who trusts them, were not as they should be."
+)
+CERTIFICATE_RENEWALS = Counter("platform_certificate_renewals", "Certificates made by this replica.")
+CERTIFICATE_RENEWAL_ERRORS = Counter(
+    "platform_certificate_renewal_errors", "Certificates that were due and could not be made or kept."
 )
 CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in the cache.", ["kind"])
 EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: too many, or refused.")

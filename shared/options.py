@@ -4,26 +4,50 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared import logs
+from shared.kube import SERVICE_ACCOUNT
+
+SHORTEST_LIFETIME = 20
+"""Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an operator runs.
+    """How an operator runs. Times are in seconds; an address is host:port, :port for every address, or "0" for none.
 
     Attributes:
         operator_name: field manager, component of events and value of the managed-by label.
         namespaces: namespaces to serve; empty for all.
         kubeconfig: path of a kubeconfig; empty for the pod's service account or the default file.
-        resync: seconds between full re-reads, spread by jitter.
+        resync: time between full re-reads, spread by jitter.
         workers: resources handled at once.
         install_crds: whether to apply the operator's own CRDs at start.
-        metrics_address: host:port of /metrics; "0" for none.
-        probe_address: host:port of /healthz and /readyz; "0" for none.
+        leader_elect: whether one replica at a time works, and the others stand by.
+        leader_elect_namespace: where the Lease is.
+        lease_duration: how long after the last renewal another replica may take over.
+        renew_deadline: how long after the last renewal a leader stops working.
+        retry_period: time between tries to take the Lease, or to renew it after a failure.
+        create_timeout: how long servers may take to become ready before that is told as a failure.
+        upgrade_timeout: the same for a change that replaces them.
+        metrics_address: address of /metrics.
+        metrics_secure: whether /metrics speaks TLS, and only to those whom the API server lets GET /metrics.
+        probe_address: address of /healthz and /readyz.
+        webhook_address: address of the webhooks.
+        certificates: where serving certificates come from (certificates.py): self:NAMESPACE/SECRET, or a directory;
+            empty for one made at start.
+        certificate_hosts: DNS names and IP addresses that a certificate of our own making is for.
+        certificate_lifetime: how long it is valid.
+        webhook_configurations: name of the Mutating- and of the ValidatingWebhookConfiguration whose caBundle is kept;
+            empty where that is somebody else's to do.
         image_repository: where operand images come from if a resource names only a version.
+        exporter_image: the image of metrics sidecars; empty for the operator's own.
+        otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty for no tracing.
+        profiling: whether to answer profiles on loopback (profiling.py).
+        known_operators: print the operators that this installation holds, and end.
         command: "run"; "crd" prints the CRD, "reference" its reference page in Markdown.
     """
 
@@ -33,11 +57,28 @@ class Options:
     resync: float
     workers: int
     install_crds: bool
+    leader_elect: bool
+    leader_elect_namespace: str
+    lease_duration: int
+    renew_deadline: float
+    retry_period: float
+    create_timeout: float
+    upgrade_timeout: float
     metrics_address: str
+    metrics_secure: bool
     probe_address: str
+    webhook_address: str
+    certificates: str
+    certificate_hosts: tuple[str, ...]
+    certificate_lifetime: float
+    webhook_configurations: str
     log_level: str
     log_format: str
     image_repository: str
+    exporter_image: str
+    otlp_endpoint: str
+    profiling: bool
+    known_operators: bool
     command: str
 
 
@@ -57,55 +98,129 @@ def parse_options(
     Raises:
         SystemExit: a flag or a variable is wrong; the message says which and what it takes.
     """
-    given = _parser(operator, image_repository, environment).parse_args(arguments)
-    return Options(
-        operator_name=given.operator_name,
-        namespaces=tuple(sorted({name.strip() for name in given.watch_namespace.split(",") if name.strip()})),
-        kubeconfig=given.kubeconfig,
-        resync=given.resync,
-        workers=given.workers,
-        install_crds=given.install_crds,
-        metrics_address=given.metrics_bind_address,
-        probe_address=given.health_probe_bind_address,
-        log_level=given.log_level,
-        log_format=given.log_format,
-        image_repository=given.image_repository,
-        command=given.command,
-    )
+    parser = _parser(operator, image_repository, environment)
+    options = Options(**vars(parser.parse_args(arguments)))
+    if wrong := _contradiction(options):
+        parser.error(wrong)
+    return options
 
 
-_TRUTHS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+def _contradiction(options: Options) -> str | None:
+    """What flags say against each other."""
+    if options.renew_deadline >= options.lease_duration:
+        return (
+            f"--leader-elect-renew-deadline {options.renew_deadline:g} must be below --leader-elect-lease-duration "
+            f"{options.lease_duration}: a leader stops before another may begin. Lower the first, or raise the second."
+        )
+    if options.retry_period * 2 > options.renew_deadline:
+        return (
+            f"--leader-elect-retry-period {options.retry_period:g} must be at most half of "
+            f"--leader-elect-renew-deadline {options.renew_deadline:g}: a renewal that fails once is tried again. "
+            "Lower the first, or raise the second."
+        )
+    if options.certificate_lifetime < SHORTEST_LIFETIME:
+        return (
+            f"--certificate-lifetime {options.certificate_lifetime:g} is shorter than replicas can follow. "
+            f"Give at least {SHORTEST_LIFETIME}."
+        )
+    if options.leader_elect and not options.leader_elect_namespace:
+        return "--leader-elect outside a pod needs --leader-elect-namespace: the namespace of the Lease."
+    return None
 
 
 def _parser(operator: str, image_repository: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=operator,
         description="Every flag may also come from the environment: --watch-namespace as WATCH_NAMESPACE.",
+        allow_abbrev=False,
     )
+
+    def given(name: str, default: str) -> str:
+        return environment.get(name.removeprefix("--").replace("-", "_").upper(), default)
 
     def flag(name: str, default: str, text: str, **rest: object) -> None:
-        value = environment.get(name.removeprefix("--").replace("-", "_").upper(), default)
+        value = given(name, default)
         parser.add_argument(name, default=value, help=f"{text} (default: {default or 'none'})", **rest)  # type: ignore[arg-type]
 
-    flag("--operator-name", operator, "field manager and value of the managed-by label")
-    flag("--watch-namespace", "", "namespaces to serve, comma-separated; none means all", metavar="NS[,NS…]")
+    def switch(name: str, text: str, *, default: bool = False) -> None:
+        value = given(name, str(default)).lower()
+        if value not in _TRUTHS:
+            variable = name.removeprefix("--").replace("-", "_").upper()
+            parser.error(f"{variable}: {value!r} is not one of true and false")
+        parser.add_argument(
+            name,
+            action=argparse.BooleanOptionalAction,
+            default=_TRUTHS[value],
+            help=f"{text} (default: {str(default).lower()})",
+        )
+
+    flag("--operator-name", operator, "field manager, value of the managed-by label, and name of the Lease")
+    flag(
+        "--watch-namespace",
+        "",
+        "namespaces to serve, comma-separated; none means all",
+        dest="namespaces",
+        metavar="NS[,NS…]",
+        type=_names,
+    )
     flag("--kubeconfig", "", "kubeconfig file; none means the pod's service account, else ~/.kube/config")
-    flag("--resync", "600", "seconds between full re-reads", type=_positive_seconds)
-    flag("--workers", "16", "resources handled at once", type=_positive_count)
-    flag("--metrics-bind-address", ":8080", "address of /metrics; 0 for none")
-    flag("--health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none")
+    flag("--resync", "600", "seconds between full re-reads", type=_seconds)
+    flag("--workers", "16", "resources handled at once", type=_count)
+    switch("--install-crds", "apply the operator's own CRDs at start")
+
+    switch("--leader-elect", "one replica works and the others stand by")
+    flag("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
+    flag(
+        "--leader-elect-lease-duration",
+        "15",
+        "whole seconds after a leader's last renewal until another takes over",
+        dest="lease_duration",
+        metavar="SECONDS",
+        type=_count,
+    )
+    flag(
+        "--leader-elect-renew-deadline",
+        "10",
+        "seconds after its last renewal until a leader stops working",
+        dest="renew_deadline",
+        metavar="SECONDS",
+        type=_seconds,
+    )
+    flag(
+        "--leader-elect-retry-period",
+        "1",
+        "seconds between tries to take the Lease, or to renew it after a failure",
+        dest="retry_period",
+        metavar="SECONDS",
+        type=_seconds,
+    )
+
+    flag("--create-timeout", "600", "seconds until servers that are not ready are told as a failure", type=_seconds)
+    flag("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=_seconds)
+    flag("--image-repository", image_repository, "where operand images come from if a resource gives only a version")
+    flag("--exporter-image", "", "image of metrics sidecars; none means the operator's own")
+
+    flag("--metrics-bind-address", ":8080", "address of /metrics; 0 for none", dest="metrics_address")
+    switch("--metrics-secure", "/metrics over TLS, for those who may GET /metrics", default=True)
+    flag("--health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none", dest="probe_address")
+    flag("--webhook-bind-address", "0", "address of the webhooks; 0 for none", dest="webhook_address")
+    flag(
+        "--certificates",
+        "",
+        "self:NAMESPACE/SECRET for ours, kept in a Secret; or a directory with tls.crt, tls.key and maybe ca.crt; none "
+        "means one made at start",
+        type=_certificates,
+    )
+    flag("--certificate-hosts", "localhost", "names that a certificate of ours is for, comma-separated", type=_names)
+    flag("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=_seconds)
+    flag("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle to keep")
+
     flag("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))
     flag("--log-format", "json", "form of a log line", type=_one_of(logs.FORMATS))
-    flag("--image-repository", image_repository, "where operand images come from if a resource gives only a version")
-    given = environment.get("INSTALL_CRDS", "").lower()
-    if given not in _TRUTHS:
-        parser.error(f"INSTALL_CRDS: {given!r} is not one of true and false")
-    parser.add_argument(
-        "--install-crds",
-        action=argparse.BooleanOptionalAction,
-        default=_TRUTHS[given],
-        help="apply the operator's own CRDs at start",
-    )
+    collector = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    flag("--otlp-endpoint", collector, "base URL of an OpenTelemetry collector, OTLP over HTTP", type=_url)
+    switch("--profiling", "answer profiles on loopback")
+    switch("--known-operators", "print the operators that this installation holds, with their resources, and end")
     parser.add_argument(
         "command",
         nargs="?",
@@ -116,9 +231,21 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
     return parser
 
 
-def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
-    """Unlike `choices=`, a type is asked of what comes from the environment, too."""
+_TRUTHS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
+
+def _own_namespace() -> str:
+    """The pod's namespace; empty outside a pod."""
+    try:
+        return (SERVICE_ACCOUNT / "namespace").read_text().strip()
+    except OSError:
+        return ""
+
+
+# Unlike `choices=`, a type is asked of what comes from the environment, too.
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
     def choose(text: str) -> str:
         if text not in choices:
             raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(choices)}")
@@ -127,7 +254,11 @@ def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
     return choose
 
 
-def _positive_seconds(text: str) -> float:
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
+
+
+def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -137,7 +268,19 @@ def _positive_seconds(text: str) -> float:
     return seconds
 
 
-def _positive_count(text: str) -> int:
+def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
     return int(text)
+
+
+def _certificates(text: str) -> str:
+    if text.startswith("self:") and not re.fullmatch(r"self:[^/]+/[^/]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} names no Secret: write self:NAMESPACE/NAME")
+    return text
+
+
+def _url(text: str) -> str:
+    if text and not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} is no URL: write http://host:4318 or https://host:4318")
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared import status
+from shared import ownership, status
 from shared.kube import Obj
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
@@ -17,6 +17,7 @@ class Pod:
 
     Attributes:
         address: its IP address; empty until it has one.
+        controller: kind of what made it, such as `StatefulSet`; empty if nothing did.
         ready: it passes its readiness probe and is not on its way out.
         leaving: its deletion was asked for.
         ended: all its containers have ended for good (evicted, node shut down).
@@ -25,23 +26,43 @@ class Pod:
 
     name: str
     address: str
+    controller: str
     ready: bool
     leaving: bool
     ended: bool
     trouble: str
 
     @classmethod
-    def of(cls, obj: Obj) -> Pod:
+    def of(cls, obj: Obj, *, container: str = "") -> Pod:
+        """A pod as the API server shows it.
+
+        Args:
+            container: the one whose readiness counts, where others run beside it; empty for all.
+        """
         reported = obj.get("status") or {}
         leaving = bool(obj["metadata"].get("deletionTimestamp"))
         return cls(
             name=obj["metadata"]["name"],
             address=reported.get("podIP") or "",
-            ready=status.is_true(obj, "Ready") and not leaving,
+            controller=(ownership.controller_of(obj) or {}).get("kind", ""),
+            ready=_is_ready(obj, reported, container) and not leaving,
             leaving=leaving,
             ended=reported.get("phase") in ("Succeeded", "Failed"),
             trouble=_trouble(obj, reported),
         )
+
+
+def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
+    """Whether a pod is ready, but for containers that do not count.
+
+    Only where containers are what it lacks: those of a pod whose node is lost still say that they are ready.
+    """
+    ready = status.condition(obj, "Ready")
+    if ready.get("status") == "True":
+        return True
+    if not container or ready.get("reason") != "ContainersNotReady":
+        return False
+    return any(known["name"] == container and known.get("ready") for known in reported.get("containerStatuses") or ())
 
 
 def _trouble(obj: Obj, reported: Obj) -> str:

@@ -7,6 +7,9 @@ hears of it when they apply the resource.
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -19,6 +22,7 @@ from shared.spec import INT32, INT64, Rule, SpecModel, as_object
 
 _QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
 _LONGEST_QUANTITY = 32
+_SHARE = r"^(100|[0-9]{1,2})%$"
 
 
 def _quantity(value: int | str) -> int | str:
@@ -40,6 +44,21 @@ Quantity = Annotated[
             "minimum": 0,
         }
     ),
+]
+
+
+def _count_or_share(value: int | str) -> int | str:
+    if isinstance(value, int) and value < 0:
+        raise ValueError("a number of pods cannot be negative")
+    if isinstance(value, str) and not re.fullmatch(_SHARE, value):
+        raise ValueError("write a number of pods without quotes, or a share from 0% to 100%")
+    return value
+
+
+CountOrShare = Annotated[
+    int | str,
+    AfterValidator(_count_or_share),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": _SHARE, "maxLength": 4, "minimum": 0}),
 ]
 OPAQUE: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
 """A part that Kubernetes itself defines and checks: passed on as it is."""
@@ -179,6 +198,45 @@ OWN_LABELS = (
 """Labels of pods that operators set: selectors rest on them."""
 
 
+class PodDisruptionBudget(SpecModel):
+    """How many pods a drain of nodes may take at once."""
+
+    min_available: CountOrShare | None = Field(
+        None, description="Pods that stay at least, as a number or as a share such as 50%."
+    )
+    max_unavailable: CountOrShare | None = Field(
+        None, description="Pods that may be missing at most, as a number or as a share; 1 if nothing is given."
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.minAvailable) || !has(self.maxUnavailable)",
+            lambda given: given.min_available is None or given.max_unavailable is None,
+            "minAvailable and maxUnavailable exclude each other; remove one.",
+        ),
+    )
+
+    def keeps_all(self, size: int) -> bool:
+        """Whether no pod of so many may ever be evicted."""
+        if self.min_available is not None:
+            return 0 < size <= _count(self.min_available, size)
+        return self.max_unavailable is not None and _count(self.max_unavailable, size) == 0
+
+    def disruption_budget(self, selector: Mapping[str, str]) -> Obj:
+        """The spec of the PodDisruptionBudget over pods with these labels.
+
+        Pods that are not ready may always be evicted: a node must not be held by a pod that serves nobody.
+        """
+        allowed = as_object(self) or {"maxUnavailable": 1}
+        matched = {"matchLabels": dict(selector)}
+        return {**allowed, "selector": matched, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+
+
+def _count(given: int | str, size: int) -> int:
+    """What is given as a number or a share, as Kubernetes counts it: shares are rounded up."""
+    return given if isinstance(given, int) else math.ceil(int(given.removesuffix("%")) * size / 100)
+
+
 class PodSettings(SpecModel):
     """The usual settings of pods, directly in the spec."""
 
@@ -199,6 +257,10 @@ class PodSettings(SpecModel):
     topology_spread: Annotated[list[TopologySpread], Field(max_length=16)] = Field(
         default_factory=list,
         description="How the pods spread over nodes and zones; if not given, as evenly over nodes as can be.",
+    )
+    pod_disruption_budget: PodDisruptionBudget | None = Field(
+        None,
+        description="How many pods a drain of nodes may take at once; {} means one. If not given, there is no budget.",
     )
     priority_class_name: Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] | None = (
         Field(None, description="PriorityClass of the pods.")

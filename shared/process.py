@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import random
+import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+import threading
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
+from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from shared import crd, endpoints, logs, metrics, reference, status
+from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, tracing
+from shared.certificates import Certificates, certificates_of
+from shared.connection import HttpTransport, load_configuration
 from shared.events import Recorder
-from shared.kube import (
-    CRD,
-    Forbidden,
-    HttpTransport,
-    Kind,
-    Kube,
-    KubeError,
-    NotFound,
-    Unavailable,
-    load_configuration,
-)
+from shared.kube import Kube, KubeError, Transport
+from shared.leadership import Fence, Leadership, Term, Times, unopposed
 from shared.options import Options, parse_options
 from shared.queue import Queue
 from shared.reconciler import Controller, Reconciler
+from shared.spec import Admission
 from shared.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -38,6 +37,9 @@ STUCK = 600.0
 
 FAREWELL = 5.0
 """Seconds that work under way and unwritten events get at exit."""
+
+LINGER = 3.0
+"""Seconds that webhooks go on answering at exit, when we lead no more: a Service still brings requests for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +51,25 @@ class Operator:
         image_repository: its operand's default image repository.
         crds: the resources it serves.
         controller: makes its controller from the options.
+        admissions: what it says of its resources at the door.
     """
 
     name: str
     image_repository: str
     crds: tuple[crd.Resource, ...]
     controller: Callable[[Options], Controller[Any, Any]]
+    admissions: tuple[Admission, ...] = ()
 
 
-def main(operator: Operator) -> None:
-    """Run an operator until it is told to stop; the process's exit code says whether it could."""
+def main(operator: Operator, package: ModuleType) -> None:
+    """Run an operator until it is told to stop; the process's exit code says whether it could.
+
+    Args:
+        package: where operators are, for --known-operators.
+    """
     options = parse_options(operator.name, operator.image_repository)
-    if options.command == "crd":
-        sys.stdout.write("---\n".join(map(crd.to_yaml, operator.crds)))
-        return
-    if options.command == "reference":
-        sys.stdout.write("\n".join(map(reference.to_markdown, operator.crds)))
+    if printed := _printed(operator, package, options):
+        sys.stdout.write(printed)
         return
     logs.configure(options.log_level, options.log_format)
     try:
@@ -74,109 +79,128 @@ def main(operator: Operator) -> None:
         sys.exit(1)
 
 
+def _printed(operator: Operator, package: ModuleType, options: Options) -> str:
+    """What is asked for instead of running; empty if nothing is."""
+    if options.known_operators:
+        return known.table(package)
+    if options.command == "crd":
+        return "---\n".join(map(crd.to_yaml, operator.crds))
+    if options.command == "reference":
+        return "\n".join(map(reference.to_markdown, operator.crds))
+    return ""
+
+
 async def _run(operator: Operator, options: Options) -> None:
     configuration = await load_configuration(options.kubeconfig)
     transport = HttpTransport(configuration)
-    kube = Kube(transport, manager=options.operator_name)
     try:
-        if options.install_crds:
-            await install_crds(kube, operator.crds)
-        process = Process(operator.controller(options), options, kube, configuration)
-        await process.run()
+        async with tracing.exported(options.otlp_endpoint, options.operator_name):
+            await Process(operator, options, transport, configuration).run()
     finally:
         await transport.close()
-
-
-async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
-    """Apply CRDs and wait until the API server serves them."""
-    for resource in resources:
-        applied = await kube.apply(CRD, crd.to_dict(resource))
-        name = applied["metadata"]["name"]
-        for _ in range(100):
-            if status.is_true(applied, "Established") and await _is_served(kube, resource.kind):
-                log.info("CRD %s is served", name)
-                break
-            await asyncio.sleep(0.1)
-            applied = await kube.get(CRD, None, name)
-        else:
-            raise Unavailable(f"CRD {name} was applied, but the API server does not serve it")
-
-
-async def _is_served(kube: Kube, kind: Kind) -> bool:
-    """An established CRD's storage still starts for a moment: 404 first, then 429 (to a list without a limit)."""
-    try:
-        await kube.list(kind)
-    except (NotFound, Unavailable):
-        return False
-    except Forbidden:
-        pass  # served, though not to us
-    return True
 
 
 class Process:
     """Wires cache, queue, workers and watches, and ends them in order."""
 
     def __init__(
-        self, controller: Controller[Any, Any], options: Options, kube: Kube, configuration: Configuration
+        self, operator: Operator, options: Options, transport: Transport, configuration: Configuration
     ) -> None:
-        self._controller = controller
+        self._operator = operator
+        self._controller = operator.controller(options)
         self._options = options
-        self._kube = kube
-        self._queue = Queue(controller.name)
-        self._recorder = Recorder(kube, component=controller.name)
-        self._cache = controller.cache(self._queue.add)
+        self._kube = Kube(transport, manager=options.operator_name)
+        self._queue = Queue(self._controller.name)
+        self._queue.close()  # until we lead
+        self._recorder = Recorder(self._kube, component=self._controller.name)
+        self._cache = self._controller.cache(self._queue.add)
+        self._times = Times(options.lease_duration, options.renew_deadline, options.retry_period)
+        self._term: Term = unopposed
+        if options.leader_elect:
+            leadership = Leadership(
+                self._kube,
+                self._recorder,
+                name=options.operator_name,
+                namespace=options.leader_elect_namespace,
+                times=self._times,
+            )
+            self._term, transport = leadership.term, Fence(transport, leadership)
         self._reconciler = Reconciler(
-            controller, kube=kube, cache=self._cache, queue=self._queue, recorder=self._recorder
+            self._controller,
+            kube=Kube(transport, manager=options.operator_name),
+            cache=self._cache,
+            queue=self._queue,
+            recorder=self._recorder,
         )
         self._watch = Watch(
-            controller,
+            self._controller,
             self._cache,
-            kube=kube,
+            kube=self._kube,
             configuration=configuration,
             namespaces=options.namespaces,
             changed=self._queue.add,
-            start=self._start,
         )
+        self._certificates: Certificates | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Serve until a signal comes; raises what made going on impossible."""
-        await self._require_served()
-        servers = [
-            await endpoints.serve(self._options.metrics_address, {"/metrics": endpoints.scrape}),
-            await endpoints.serve(
-                self._options.probe_address,
-                {"/healthz": endpoints.probe(self._not_stuck), "/readyz": endpoints.probe(self._has_synced)},
-            ),
+        options, kind = self._options, self._controller.kind
+        if options.install_crds:
+            await install.install_crds(self._kube, self._operator.crds)
+        await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
+        async with contextlib.AsyncExitStack() as stack:
+            await self._answer(stack)
+            metrics.show_from_the_start(self._controller.name)
+            metrics.MAX_WORKERS.labels(controller=self._controller.name).set(options.workers)
+            gc.set_threshold(50_000, 20, 50)
+            self._start(self._watch.run(begun=self._end_on_signals), "watch").add_done_callback(self._finish)
+            self._start(self._recorder.run(), "events")
+            self._start(self._resync(), "resync")
+            self._start(self._settle_memory(), "gc")
+            leading = self._start(self._lead(), "leading")
+            served = ", ".join(options.namespaces) or "all namespaces"
+            log.info("%s serves %s in %s", self._controller.name, kind.plural, served)
+            try:
+                await self._end
+            finally:
+                await _stop({leading}, 3 * FAREWELL)  # what is under way, then its events, then the Lease
+                if options.webhook_address != "0":
+                    await asyncio.sleep(LINGER)  # before kopf ends, which cancels every task, our connections' too
+                await _stop(set(self._tasks), FAREWELL)
+
+    async def _answer(self, stack: contextlib.AsyncExitStack) -> None:
+        """Answer over HTTP, on every replica, until the stack is left."""
+        options, tls = self._options, None
+        probes = [
+            web.get("/healthz", endpoints.probe(self._not_stuck)),
+            web.get("/readyz", endpoints.probe(self._has_synced, self._is_trusted)),
         ]
-        metrics.show_from_the_start(self._controller.name)
-        metrics.MAX_WORKERS.labels(controller=self._controller.name).set(self._options.workers)
-        gc.set_threshold(50_000, 20, 50)
-        watching = self._start(self._watch.run(), "watch")
-        writer = self._start(self._recorder.run(), "events")
-        self._start(self._resync(), "resync")
-        self._start(self._settle_memory(), "gc")
-        for number in range(self._options.workers):
-            self._start(self._work_when_synced(), f"worker-{number}")
-        served = ", ".join(self._options.namespaces) or "all namespaces"
-        log.info("%s serves %s in %s", self._controller.name, self._controller.kind.plural, served)
-        try:
-            await asyncio.wait({watching, self._failure}, return_when=asyncio.FIRST_COMPLETED)
-            if self._failure.done():
-                self._failure.result()
-        finally:
-            others = self._tasks - {writer}
-            for task in others:
-                task.cancel()
-            if others:
-                await asyncio.wait(others, timeout=FAREWELL)
-            await self._recorder.flush(FAREWELL)
-            writer.cancel()
-            self._queue.close()
-            for server in servers:
-                if server is not None:
-                    await server.cleanup()
+        await endpoints.serve(stack, options.probe_address, probes)
+        if options.profiling:
+            await endpoints.serve(stack, profiling.ADDRESS, profiling.Profiler().routes)
+        is_secure = options.metrics_secure and options.metrics_address != "0"
+        if is_secure or options.webhook_address != "0":
+            self._certificates = certificates_of(options, self._kube)
+            await self._certificates.open()
+            self._start(self._certificates.run(), "certificates")
+            tls = self._certificates.context
+        scrape = endpoints.Guard(self._kube).protect(endpoints.scrape) if is_secure else endpoints.scrape
+        metrics_tls = tls if is_secure else None
+        await endpoints.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
+        await endpoints.serve(stack, options.webhook_address, admission.routes(self._operator.admissions), tls=tls)
+
+    def _finish(self, _: object = None) -> None:
+        """End the process in order."""
+        if not self._end.done():
+            self._end.set_result(None)
+
+    def _end_on_signals(self) -> None:
+        """Signals end us in our order, not in kopf's."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, self._finish)
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -188,18 +212,8 @@ class Process:
         """A background task that failed fails the process: what it did would be missing silently."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self._failure.done():
-            self._failure.set_exception(error)
-
-    async def _require_served(self) -> None:
-        kind = self._controller.kind
-        try:
-            await self._kube.list(kind, next(iter(self._options.namespaces), None), limit=1)
-        except NotFound:
-            raise KubeError(
-                f"the API server serves no {kind.plural}.{kind.group}/{kind.version}: its CRD is not installed. "
-                "Install the chart, run `make install`, or start with --install-crds."
-            ) from None
+        if error is not None and not self._end.done():
+            self._end.set_exception(error)
 
     async def _resync(self) -> None:
         """Now and then look at everything again: the net under all that could have been missed."""
@@ -214,9 +228,37 @@ class Process:
         await self._watch.synced.wait()
         gc.freeze()
 
-    async def _work_when_synced(self) -> None:
+    async def _lead(self) -> None:
+        """Work whenever we lead; a replica whose cache is not filled yet does not stand for election."""
         await self._watch.synced.wait()
-        await self._reconciler.work()
+        while True:
+            async with self._term() as lost:
+                await self._work(lost)
+
+    async def _work(self, lost: asyncio.Future[None]) -> None:
+        """Reconcile until we no longer lead, or are told to end."""
+        self._queue.open()
+        for key in self._cache.keys(self._controller.kind):
+            self._queue.add(key)
+        workers = {
+            asyncio.create_task(self._reconciler.work(), name=f"worker-{number}")
+            for number in range(self._options.workers)
+        }
+        try:
+            await asyncio.wait({lost, *workers}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._queue.close()
+            if lost.done():  # another may begin soon, or has begun: at once, whatever is under way
+                if running := await _stop(workers, self._times.notice):
+                    raise TimeoutError(f"leadership was lost, and {running} could not be stopped")
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._queue.rest(), FAREWELL)
+                await _stop(workers, FAREWELL)
+                await self._recorder.flush(FAREWELL)
+        for ended in (lost, *workers):
+            if ended.done() and not ended.cancelled():
+                ended.result()
 
     # Small answers.
 
@@ -226,3 +268,21 @@ class Process:
 
     def _has_synced(self) -> str | None:
         return None if self._watch.synced.is_set() else f"waiting for lists of {', '.join(self._watch.awaited)}"
+
+    def _is_trusted(self) -> str | None:
+        return self._certificates.unready() if self._certificates else None
+
+
+async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
+    """Cancel tasks, and give them so long to end.
+
+    Returns:
+        The names of those that still run.
+    """
+    for task in tasks:
+        task.cancel()
+    running = (await asyncio.wait(tasks, timeout=seconds))[1] if tasks else set()
+    names = ", ".join(sorted(task.get_name() for task in running))
+    if names:
+        log.warning("%s did not end within %g s", names, seconds)
+    return names

@@ -49,7 +49,10 @@ class Queue:
         self._handled: dict[Key, float] = {}  # keys in a worker's hands, and since when
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
+        self._closed = False
         self._wakeup = asyncio.Event()
+        self._rested = asyncio.Event()
+        self._rested.set()
         labels = {"name": name, "controller": name}
         self._adds = metrics.QUEUE_ADDS.labels(**labels)
         self._depth = metrics.QUEUE_DEPTH.labels(**labels)
@@ -67,7 +70,7 @@ class Queue:
         """Ask for one reconcile of the key, as soon as a worker is free."""
         if timer := self._timers.pop(key, None):
             timer.cancel()
-        if key in self._since:
+        if self._closed or key in self._since:
             return
         self._adds.inc()
         self._since[key] = self._clock()
@@ -77,6 +80,8 @@ class Queue:
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Ask for a reconcile after so many seconds; an earlier wish for the same key wins."""
+        if self._closed:
+            return
         when = asyncio.get_running_loop().time() + seconds
         pending = self._timers.get(key)
         if pending is not None and pending.when() <= when:
@@ -119,6 +124,7 @@ class Queue:
         now = self._clock()
         self._wait.observe(now - self._since.pop(key))
         self._handled[key] = now
+        self._rested.clear()
         return key
 
     def done(self, key: Key) -> None:
@@ -127,16 +133,28 @@ class Queue:
         if key in self._since:
             self._waiting.append(key)
             self._wakeup.set()
+        if not self._handled:
+            self._rested.set()
 
     def oldest_work(self) -> float:
         """Seconds that the longest work under way has taken so far."""
         return max(self._ages(), default=0.0)
 
     def close(self) -> None:
-        """Drop all timers."""
+        """Take in and hand out nothing more; what waits is forgotten, what is handled goes on."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        self._timers.clear()
+        for forgotten in (self._timers, self._waiting, self._since, self._failures):
+            forgotten.clear()
+
+    def open(self) -> None:
+        """Take in and hand out keys again after a `close`; what was asked for meanwhile must be added anew."""
+        self._closed = False
+
+    async def rest(self) -> None:
+        """Wait until no key is in a worker's hands."""
+        await self._rested.wait()
 
     def _ages(self) -> list[float]:
         now = self._clock()

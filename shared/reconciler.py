@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, NoReturn, TypeVar
 
-from shared import fields, kube, metrics, ownership, status
+from shared import fields, kube, metrics, ownership, status, tracing
 from shared.cache import Cache
 from shared.events import Event, Recorder
 from shared.kube import Kind, Kube, Obj
@@ -118,7 +118,9 @@ class Reconciler(Generic[Resource, Observed]):
             busy.inc()
             started = time.perf_counter()
             try:
-                result = await self.reconcile(key)
+                with tracing.span("reconcile", namespace=key.namespace, resource=key.name):
+                    result = await self.reconcile(key)
+                    tracing.note(result=result)
                 metrics.RECONCILES.labels(controller=name, result=result).inc()
             finally:
                 metrics.RECONCILE_TIME.labels(controller=name).observe(time.perf_counter() - started)
@@ -158,8 +160,10 @@ class Reconciler(Generic[Resource, Observed]):
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
         for _ in range(ROUNDS):
-            seen = await self._controller.observe(resource, self._cache, self._kube)
-            plan = self._controller.plan(resource, seen, self._clock())
+            with tracing.span("observe"):
+                seen = await self._controller.observe(resource, self._cache, self._kube)
+            with tracing.span("plan"):
+                plan = self._controller.plan(resource, seen, self._clock())
             if not await self._execute(obj, plan.actions):
                 await self._report(obj, plan.status, plan.verdict)
                 return plan

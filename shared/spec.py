@@ -17,7 +17,7 @@ from pydantic.config import JsonDict
 from pydantic_core import CoreSchema
 
 from shared import status
-from shared.kube import Obj
+from shared.kube import Kind, Obj
 
 INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}
@@ -99,6 +99,36 @@ def parse(model: type[Model], obj: Mapping[str, Any], *, at: str) -> Model:
         return model.model_validate(obj)
     except ValidationError as error:
         raise InvalidSpec(" ".join(_sentence(at, dict(found)) for found in error.errors())) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is to be said of a resource.
+
+    Attributes:
+        errors: a sentence for each thing that makes it impossible; any refuses it.
+        warnings: a sentence for each thing that works and yet is unwise; kubectl shows them, nothing is refused.
+    """
+
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What an operator says of a resource at its door, pure: the webhooks ask it, and the reconcile asks it again.
+
+    Attributes:
+        kind: what it is asked about.
+        default: the whole resource with what a schema cannot default, fields that depend on others; it leaves what is
+            given, changes nothing but the spec, says the same of what it made itself, and takes any resource, even a
+            wrong one: to refuse is the review's.
+        review: of a resource and of what it was before (None where it is new).
+    """
+
+    kind: Kind
+    default: Callable[[Obj], Obj]
+    review: Callable[[Obj, Obj | None], Review]
 
 
 Spec = TypeVar("Spec", bound=SpecModel)

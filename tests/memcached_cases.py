@@ -35,16 +35,20 @@ class Case:
         return {key: value for key, value in ({"size": 1} | self.spec).items() if value is not ...}
 
 
-def at_least(path: str, value: int, least: int) -> Case:
-    words = f"should be greater than or equal to {least}"
-    return Case(
-        f"{path} of {value}", {path: value}, f"spec.{path} in body {words}", f"too small; give at least {least}"
-    )
+def at_least(path: str, value: int, least: int, **beside: Any) -> Case:
+    """A number at a path that is too small; `beside` is what must be given with it."""
+    words = f"spec.{path} in body should be greater than or equal to {least}"
+    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too small; give at least {least}")
 
 
-def at_most(path: str, value: int, most: int) -> Case:
-    words = f"should be less than or equal to {most}"
-    return Case(f"{path} of {value}", {path: value}, f"spec.{path} in body {words}", f"too large; give at most {most}")
+def at_most(path: str, value: int, most: int, **beside: Any) -> Case:
+    words = f"spec.{path} in body should be less than or equal to {most}"
+    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too large; give at most {most}")
+
+
+def _at(path: str, value: int, beside: dict[str, Any]) -> dict[str, Any]:
+    outer, _, inner = path.partition(".")
+    return {outer: {**beside, inner: value}} if inner else {outer: value}
 
 
 def limit(memory: str | int, **spec: Any) -> dict[str, Any]:
@@ -52,6 +56,9 @@ def limit(memory: str | int, **spec: Any) -> dict[str, Any]:
 
 
 BIG = {"memoryMB": 1048576}
+TLS = {"tls": {"secretName": "cache-tls"}}
+USERS = {"auth": {"secretName": "users"}}
+OLD_WORDS = "1.5.17 is too old for tls, auth and warmRestart, which memcached knows since 1.5.18"
 LIMIT_WORDS = "memory is below what memoryMB, maxConnections and threads may need; give at least 147Mi"
 ITEM_WORDS = "33 is more than half of memoryMB, the most that memcached takes"
 OURS_WORDS = "is a label that the operator sets itself"
@@ -101,7 +108,79 @@ ACCEPTED = (
     Case("a variable without a value beside a source", {"env": [{"name": "E", "value": "", "valueFrom": {}}]}),
     Case("paused", {"paused": True}),
     Case("the longest name", resource="a" * 63),
+    Case("names that stay", {"workload": "StatefulSet"}, resource="a" * 52),
+    Case("a Deployment, said", {"workload": "Deployment"}),
+    Case("warm restart", {"warmRestart": True, "memoryMB": 64}),
+    Case("users", {"auth": {"secretName": "users"}}),
+    Case("encryption", {"tls": {"secretName": "cache.tls"}}),
+    Case("encryption with clients' certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
+    Case("encryption whose ciphers are given", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
+    Case("an old version without what it lacks", {"version": "1.4.39"}),
+    Case("an image with what its version might lack", {"image": "memcached:1.4.39", **TLS}),
+    Case("the first version that knows all", {"version": "1.5.18-alpine", **TLS, **USERS, "warmRestart": True}),
+    Case("metrics", {"metrics": {}}),
+    Case("metrics elsewhere", {"metrics": {"enabled": True, "port": 1024}}),
+    Case("metrics at the highest port", {"metrics": {"enabled": False, "port": 65535}}),
+    Case("autoscaling", {"autoscaling": {"maxReplicas": 1}}),
+    Case(
+        "autoscaling at its bounds",
+        {"autoscaling": {"minReplicas": 1000, "maxReplicas": 1000, "targetCPUUtilization": 1000}},
+    ),
+    Case("autoscaling of nothing", {"autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPUUtilization": 1}}),
+    Case("a disruption budget", {"podDisruptionBudget": {}}),
+    Case("a budget of a number", {"podDisruptionBudget": {"minAvailable": 0}}),
+    Case("a budget of a share", {"podDisruptionBudget": {"maxUnavailable": "100%"}}),
+    Case("everything at once", {**TLS, **USERS, "warmRestart": True, "workload": "StatefulSet", "metrics": {}}),
+    Case("a memory limit that just suffices with TLS", limit("183Mi", **TLS)),
+    Case("as few connections as threads allow", {"threads": 4, "maxConnections": 31}),
 )
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "size": {"size": 2},
+    "image": {"image": "example.com/memcached:1"},
+    "version": {"version": "1.6.18"},
+    "workload": {"workload": "StatefulSet"},
+    "memoryMB": {"memoryMB": 128},
+    "maxConnections": {"maxConnections": 512},
+    "threads": {"threads": 2},
+    "maxItemSizeMB": {"maxItemSizeMB": 2},
+    "extraArgs[]": {"extraArgs": ["-v"]},
+    "containerPort": {"containerPort": 11311},
+    "warmRestart": {"warmRestart": True},
+    "auth.secretName": {"auth": {"secretName": "users"}},
+    "tls.secretName": TLS,
+    "tls.clientAuth": {"tls": {"secretName": "cache-tls", "clientAuth": "required"}},
+    "metrics.enabled": {"metrics": {"enabled": True}},
+    "metrics.port": {"metrics": {"port": 9151}},
+    "autoscaling.minReplicas": {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}},
+    "autoscaling.maxReplicas": {"autoscaling": {"maxReplicas": 4}},
+    "autoscaling.targetCPUUtilization": {"autoscaling": {"maxReplicas": 3, "targetCPUUtilization": 50}},
+    "podDisruptionBudget": {"podDisruptionBudget": {}},
+    "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"minAvailable": 1}},
+    "podDisruptionBudget.maxUnavailable": {"podDisruptionBudget": {"maxUnavailable": "50%"}},
+    "resources.limits[]": {"resources": {"limits": {"memory": "1Gi"}}},
+    "resources.requests[]": {"resources": {"requests": {"cpu": "20m"}}},
+    "nodeSelector[]": {"nodeSelector": {"disk": "fast"}},
+    "tolerations[].key": {"tolerations": [{"key": "a"}]},
+    "tolerations[].operator": {"tolerations": [{"operator": "Exists"}]},
+    "tolerations[].value": {"tolerations": [{"key": "a", "value": "b"}]},
+    "tolerations[].effect": {"tolerations": [{"key": "a", "effect": "NoExecute"}]},
+    "tolerations[].tolerationSeconds": {"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}]},
+    "affinity": {"affinity": {"podAntiAffinity": {}}},
+    "topologySpread[].topologyKey": {"topologySpread": [{"topologyKey": "zone"}]},
+    "topologySpread[].maxSkew": {"topologySpread": [{"topologyKey": "zone", "maxSkew": 2}]},
+    "topologySpread[].whenUnsatisfiable": {
+        "topologySpread": [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    },
+    "priorityClassName": {"priorityClassName": "high"},
+    "labels[]": {"labels": {"team": "shop"}},
+    "annotations[]": {"annotations": {"example.com/contact": "shop"}},
+    "env[].name": {"env": [{"name": "E"}]},
+    "env[].value": {"env": [{"name": "E", "value": "v"}]},
+    "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+    "paused": {"paused": True},
+}
+"""For each leaf of the spec, what sets it; each differs from all others in what becomes of it."""
 
 REFUSED = (
     Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
@@ -287,6 +366,136 @@ REFUSED = (
     Case("arguments that are no list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
     Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
     Case("resources that are no object", {"resources": "64Mi"}, "must be of type object", "is not an object"),
+    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "give 'Deployment'"),
+    Case(
+        "a name too long for a StatefulSet",
+        {"workload": "StatefulSet"},
+        "may then have at most 52 characters",
+        "may then have at most 52 characters",
+        resource="a" * 53,
+    ),
+    Case("warm restart by a word", {"warmRestart": "yes"}, "must be of type boolean", "is not a boolean"),
+    Case(
+        "warm restart of too little memory",
+        {"warmRestart": True, "memoryMB": 63},
+        "63 is too small for warmRestart",
+        "spec.memoryMB: 63 is too small for warmRestart",
+    ),
+    *(
+        Case(
+            f"an argument against warm restart: {argument}",
+            {"warmRestart": True, "extraArgs": ["-v", argument]},
+            f"'{argument}' does not go with spec.warmRestart",
+            f"spec.extraArgs: '{argument}' does not go with spec.warmRestart",
+        )
+        for argument in (
+            "-e",
+            "-e/x",
+            "-ve",
+            "--memory-file=/x",
+            "--memory-f",
+            "-L",
+            "--enable-l",
+            "ext_path=/x:1G",
+            *("-oext_path=/x", "--extended=modern,ext_path=/x:1G,ext_threads=2"),
+        )
+    ),
+    *(
+        Case(
+            f"an argument against TLS: {argument}",
+            {**TLS, "extraArgs": [argument]},
+            f"'{argument}' is for spec.tls to set",
+            f"spec.extraArgs: '{argument}' is for spec.tls to set",
+        )
+        for argument in (
+            "-Z",
+            "-vZ",
+            "--enable-ssl",
+            "--enable-s",
+            "ssl_verify_mode=0",
+            *(
+                "-ossl_key=/x",
+                "--extended=ssl_chain_cert=/x",
+                "ssl_ca_cert=/x",
+                "ssl_keyformat=2",
+                "a,ssl_verify_mode=1",
+            ),
+        )
+    ),
+    *(
+        Case(
+            f"an argument against users: {argument}",
+            {**USERS, "extraArgs": [argument]},
+            f"'{argument}' does not go with spec.auth",
+            f"spec.extraArgs: '{argument}' does not go with spec.auth",
+        )
+        for argument in ("-Y/x", "--auth-file=/x", "-S", "-vS", "--enable-sasl", "-B", "--protocol=binary")
+    ),
+    *(
+        Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
+        for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
+    ),
+    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("users of an endless Secret", {"auth": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
+    Case("users of a Secret that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
+    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("TLS of an endless Secret", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
+    Case("TLS of another namespace's Secret", {"tls": {"secretName": "a/b"}}, "should match", "does not match"),
+    Case(
+        "an unknown demand of clients",
+        {"tls": {"secretName": "a", "clientAuth": "maybe"}},
+        "Unsupported value",
+        "give 'none' or 'required'",
+    ),
+    at_least("metrics.port", 1023, 1024),
+    at_most("metrics.port", 65536, 65535),
+    Case("metrics by a word", {"metrics": {"enabled": "on"}}, "must be of type boolean", "is not a boolean"),
+    Case(
+        "metrics at the servers' port",
+        {"metrics": {"port": 11211}},
+        "11211 is containerPort too",
+        "spec.metrics.port: 11211 is containerPort too",
+    ),
+    Case("autoscaling without an end", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is missing"),
+    at_least("autoscaling.minReplicas", 0, 1, maxReplicas=2),
+    at_most("autoscaling.minReplicas", 1001, 1000, maxReplicas=2),
+    at_least("autoscaling.maxReplicas", 0, 1),
+    at_most("autoscaling.maxReplicas", 1001, 1000),
+    at_least("autoscaling.targetCPUUtilization", 0, 1, maxReplicas=2),
+    at_most("autoscaling.targetCPUUtilization", 1001, 1000, maxReplicas=2),
+    Case(
+        "autoscaling upside down",
+        {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}},
+        "3 is above maxReplicas",
+        "spec.autoscaling.minReplicas: 3 is above maxReplicas",
+    ),
+    Case(
+        "a budget of two kinds",
+        {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}},
+        "minAvailable and maxUnavailable exclude each other",
+        "spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other",
+    ),
+    *(
+        Case(
+            f"a budget with {name} of {value!r}",
+            {"podDisruptionBudget": {name: value}},
+            words,
+            f"{name}: {shown} is wrong",
+        )
+        for name in ("minAvailable", "maxUnavailable")
+        for value, shown, words in (
+            (-1, "-1", "greater than or equal to 0"),
+            ("101%", '"101%"', "should match"),
+            ("00100%", '"00100%"', "may not be more than 4"),
+        )
+    ),
+    Case(
+        "too few connections for the threads",
+        {"threads": 8, "maxConnections": 50},
+        "memcached would not start; give at least 51",
+        "spec.maxConnections: too few: threads take of them before any client does",
+    ),
+    Case("a memory limit that TLS outgrows", limit("182Mi", **TLS), "give at least 183Mi", "give at least 183Mi"),
     Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
     Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
     Case("a name too long for a Service", {}, NAME_WORDS, NAME_WORDS, resource="a" * 64),

@@ -29,6 +29,7 @@ class ControlPlane:
         scheduler: run the scheduler.
         dies_with_us: its processes end with the thread that started them.
         on_start: told of each process as soon as it runs, so that it can be written down.
+        api_flags: further flags of the API server.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class ControlPlane:
         scheduler: bool = True,
         dies_with_us: bool = False,
         on_start: Callable[[Process], None] = lambda _: None,
+        api_flags: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.address = address
@@ -52,10 +54,13 @@ class ControlPlane:
         self._scheduler = scheduler
         self._dies_with_us = dies_with_us
         self._on_start = on_start
+        self._api_flags = api_flags
 
     @classmethod
     @contextmanager
-    def alone(cls, directory: Path, controllers: bool = False) -> Iterator["ControlPlane"]:
+    def alone(
+        cls, directory: Path, controllers: bool = False, api_flags: Sequence[str] = ()
+    ) -> Iterator["ControlPlane"]:
         """A control plane without nodes, on loopback and free ports; any number can run at once.
 
         Starts within a few seconds and leaves no process, even when the caller is killed; the directory is the
@@ -64,12 +69,21 @@ class ControlPlane:
         Args:
             directory: an empty directory for its files.
             controllers: run the controller manager too.
+            api_flags: further flags of the API server.
 
         Raises:
             ClusterError: a binary cannot be built, or a process ended early.
         """
         (port,) = free_ports(1)
-        plane = cls(directory, "127.0.0.1", port, controllers=controllers, scheduler=False, dies_with_us=True)
+        plane = cls(
+            directory,
+            "127.0.0.1",
+            port,
+            controllers=controllers,
+            scheduler=False,
+            dies_with_us=True,
+            api_flags=api_flags,
+        )
         try:
             plane.start()
             yield plane
@@ -157,7 +171,8 @@ class ControlPlane:
             f"--client-ca-file={self.authority.pair.certificate}",
             "--kubelet-preferred-address-types=InternalIP",
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            # The second: who sets an owner reference that blocks needs rights on the owner. Some clusters have it on.
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             "--allow-privileged=true",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -169,7 +184,7 @@ class ControlPlane:
             flags.append("--endpoint-reconciler-type=none")  # nobody to reach the API through its Service
         if not self._controllers:
             flags.append("--disable-admission-plugins=ServiceAccount")  # nobody makes the accounts it asks for
-        return flags
+        return [*flags, *self._api_flags]
 
     def _controller_manager(self) -> list[str]:
         config = self.client_kubeconfig("kube-controller-manager", "system:kube-controller-manager")
@@ -181,6 +196,7 @@ class ControlPlane:
             "--use-service-account-credentials=true",
             "--kube-api-qps=500",  # its own throttle would make a start take 8 s instead of 4
             "--kube-api-burst=1000",
+            "--horizontal-pod-autoscaler-sync-period=5s",
             "--enable-hostpath-provisioner=true",
             "--leader-elect=false",
             "--secure-port=0",

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from e2e.cluster import cgroups, network
-from e2e.cluster.commands import run, succeeds
+from e2e.cluster import cgroups, debian, network
+from e2e.cluster.commands import succeeds
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import CACHE, REPOSITORY
 from e2e.cluster.record import Record
@@ -98,16 +98,7 @@ def _packages() -> None:
     missing = missing_packages()
     if not missing:
         return
-    install = f"apt-get install --no-install-recommends {' '.join(missing)}"
-    if shutil.which("apt-get") is None:
-        raise ClusterError(
-            f"this machine lacks {', '.join(missing)} and has no apt-get", "install them by its own means, then again"
-        )
-    quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    mend = f"the machine's package mirror must be reachable; try by hand: {install}"
-    if not succeeds(*install.split(), "--yes", timeout=900):  # the lists may be missing or old
-        run("apt-get", "update", mend=mend, env=quietly)
-        run(*install.split(), "--yes", mend=mend, env=quietly)
+    debian.install(missing)
     for name, package in PACKAGES.items():
         if not shutil.which(name):
             raise ClusterError(f"{package} is installed, but {name} is still not there", f"look at: dpkg -L {package}")

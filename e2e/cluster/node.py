@@ -151,6 +151,7 @@ def _kubelet(at: NodeAddress) -> dict[str, object]:
         "imageGCHighThresholdPercent": 100,  # an image collected could not be pulled again
         "featureGates": {"KubeletInUserNamespace": True},  # goes on where it may not set limits and sysctls
         "nodeStatusUpdateFrequency": "5s",
+        "syncFrequency": "10s",  # a changed Secret is in its pods by then; by default it takes a minute
         "shutdownGracePeriod": "0s",
     }
 

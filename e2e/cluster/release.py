@@ -107,5 +107,6 @@ def _refuse_rivals(helm: Helm) -> None:
 
 def _made_of(tags: dict[str, str]) -> str:
     """A hash of the charts' own files and the images; what helm fetches into them is made of these."""
-    sources = [path for path in CHARTS.rglob("*") if path.is_file() and path.suffix not in {".tgz", ".lock"}]
+    files = (path for chart in CHARTS.glob("*/Chart.yaml") for path in chart.parent.rglob("*") if path.is_file())
+    sources = [path for path in files if path.suffix not in {".tgz", ".lock"}]
     return digest(sorted(sources), salt=json.dumps(tags, sort_keys=True) + str(sorted(sources)))

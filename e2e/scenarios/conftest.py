@@ -1,100 +1,17 @@
-"""What every scenario needs: kubectl, helm, a namespace of its own, and patience with an end."""
+"""What every scenario is given: kubectl in a namespace of its own, helm, the operator."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
-from e2e.cluster import binaries
-
-ROOT = Path(__file__).resolve().parents[2]
-RELEASE, SYSTEM = "platform", "platform-system"
-
-Found = TypeVar("Found")
-
-
-def until(what: str, look: Callable[[], Found | None], *, seconds: float = 60.0, every: float = 0.25) -> Found:
-    """Look again and again until there is something to see.
-
-    Args:
-        what: what is waited for, as the failure shall say it.
-        look: returns what was found; None or False while there is nothing. A failed assertion or kubectl is nothing.
-
-    Raises:
-        AssertionError: it did not come in time; says what was last seen to be wrong.
-    """
-    deadline = time.monotonic() + seconds
-    last: object = None
-    while time.monotonic() < deadline:
-        try:
-            if found := look():
-                return found
-        except (AssertionError, subprocess.CalledProcessError, OSError) as error:
-            last = getattr(error, "stderr", None) or error
-        time.sleep(every)
-    raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f"; last: {last}" if last else ""))
-
-
-class Kubectl:
-    """kubectl in one namespace.
-
-    Args:
-        namespace: where commands act unless they say otherwise.
-        environment: with KUBECONFIG.
-    """
-
-    def __init__(self, namespace: str, environment: dict[str, str]) -> None:
-        self.namespace = namespace
-        self.environment = environment
-
-    def __call__(self, *arguments: str, given: object = None) -> str:
-        """Run kubectl; what it printed. A manifest may be given as standard input.
-
-        Raises:
-            subprocess.CalledProcessError: it failed; `stderr` says why.
-        """
-        command = [str(ROOT / ".venv/bin/kubectl"), "--namespace", self.namespace, *arguments]
-        text = given if isinstance(given, str) or given is None else json.dumps(given)
-        done = subprocess.run(
-            command, input=text, env=self.environment, capture_output=True, text=True, check=True, timeout=180
-        )
-        return done.stdout
-
-    def apply(self, manifest: object) -> str:
-        return self("apply", "--server-side", "--force-conflicts", "-f", "-", given=manifest)
-
-    def get(self, *what: str) -> Any:
-        return json.loads(self("get", *what, "-o", "json"))
-
-    def items(self, *what: str) -> list[Any]:
-        found: list[Any] = self.get(*what)["items"]
-        return found
-
-    def within(self, namespace: str) -> Kubectl:
-        return Kubectl(namespace, self.environment)
-
-
-class Helm:
-    """helm on the release of the platform."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self._binary = str(binaries.find("helm"))
-        self._environment = environment
-
-    def __call__(self, *arguments: str) -> str:
-        command = [self._binary, "--namespace", SYSTEM, *arguments]
-        done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, check=True, timeout=180, cwd=ROOT
-        )
-        return done.stdout
+from e2e.scenarios.commands import ROOT, SYSTEM, Helm, Kubectl
+from e2e.scenarios.operator import Operator
+from e2e.scenarios.release import Release
 
 
 @pytest.fixture(scope="session")
@@ -125,3 +42,22 @@ def kubectl(environment: dict[str, str]) -> Iterator[Kubectl]:
 def system(kubectl: Kubectl) -> Kubectl:
     """A kubectl in the platform's namespace."""
     return kubectl.within(SYSTEM)
+
+
+@pytest.fixture
+def found_release(helm: Helm, system: Kubectl, tmp_path: Path) -> Release:
+    """The platform's release, to look at."""
+    return Release.found(helm, system, tmp_path / "values.json")
+
+
+@pytest.fixture
+def release(found_release: Release, operator: Operator) -> Iterator[Release]:
+    """The platform's release, to be changed; afterwards it is as it was found."""
+    yield found_release
+    found_release.restore()
+    operator.await_rollout()
+
+
+@pytest.fixture
+def operator(system: Kubectl) -> Operator:
+    return Operator(system)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import time
 from typing import Any
 
-from pymemcache.client.base import Client
-
-from e2e.scenarios.conftest import Kubectl, until
+from e2e.scenarios.clients import Access, Names
+from e2e.scenarios.commands import Kubectl, until
 
 
 def manifest(name: str, **spec: Any) -> dict[str, Any]:
@@ -23,22 +22,33 @@ def conditions(resource: dict[str, Any]) -> dict[str, str]:
     return {found["type"]: found["status"] for found in resource.get("status", {}).get("conditions", ())}
 
 
+def condition(resource: dict[str, Any], named: str) -> dict[str, Any]:
+    """One of its conditions, whole; KeyError if it has none of that name."""
+    found: dict[str, Any] = {each["type"]: each for each in resource.get("status", {}).get("conditions", ())}[named]
+    return found
+
+
 def uids(kubectl: Kubectl) -> set[str]:
     """The UIDs of all pods of a namespace."""
     return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
 
 
 class Memcached:
-    """One Memcached in a namespace."""
+    """One Memcached in a namespace.
 
-    def __init__(self, kubectl: Kubectl, name: str) -> None:
+    Args:
+        access: what its clients must bring; by default nothing but a way to find its servers.
+    """
+
+    def __init__(self, kubectl: Kubectl, name: str, access: Access | None = None) -> None:
         self.kubectl = kubectl
         self.name = name
+        self.access = access or Access(names=Names(kubectl))
 
     @classmethod
-    def create(cls, kubectl: Kubectl, name: str, **spec: Any) -> Memcached:
+    def create(cls, kubectl: Kubectl, name: str, access: Access | None = None, **spec: Any) -> Memcached:
         kubectl.apply(manifest(name, **spec))
-        return cls(kubectl, name)
+        return cls(kubectl, name, access)
 
     @property
     def now(self) -> dict[str, Any]:
@@ -64,6 +74,10 @@ class Memcached:
 
         return until(f"{self.name} Ready with {size} servers", look, seconds=seconds)
 
+    def touch(self) -> None:
+        """Have the operator look at it now: nobody watches Secrets, so a change of one waits for the next look."""
+        self.kubectl("annotate", "memcached", self.name, "--overwrite", f"touched={time.monotonic_ns()}")
+
     def serves(self) -> int:
         """Set and get through every address of the status.
 
@@ -72,10 +86,10 @@ class Memcached:
         """
         servers = self.servers
         for number, server in enumerate(servers):
-            with closing(client_of(server)) as client:
-                client.set("who", f"server {number}".encode(), expire=60, noreply=False)
+            with self.access.client(server) as client:
+                client.set("who", f"server {number}".encode(), expire=60)
         for number, server in enumerate(servers):
-            with closing(client_of(server)) as client:
+            with self.access.client(server) as client:
                 assert client.get("who") == f"server {number}".encode(), server
         return len(servers)
 
@@ -83,7 +97,7 @@ class Memcached:
         """The versions that the servers say they are."""
         found = set()
         for server in self.servers:
-            with closing(client_of(server)) as client:
+            with self.access.client(server) as client:
                 found.add(client.version().decode())
         return found
 
@@ -93,8 +107,3 @@ class Memcached:
             "events", "--field-selector", f"involvedObject.kind=Memcached,involvedObject.name={self.name}"
         )
         return [found["reason"] for found in sorted(listed, key=lambda found: found["firstTimestamp"])]
-
-
-def client_of(server: str) -> Client:
-    host, _, port = server.rpartition(":")
-    return Client((host.strip("[]"), int(port)), connect_timeout=3, timeout=3)

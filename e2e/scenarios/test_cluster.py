@@ -12,7 +12,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.record import Record
-from e2e.scenarios.conftest import until
+from e2e.scenarios.commands import until
 
 POD_OF_EACH_NODE = """
 apiVersion: apps/v1

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
-from e2e.scenarios.conftest import ROOT, Kubectl, until
+from e2e.scenarios.commands import ROOT, Kubectl, until
 from e2e.scenarios.memcached import Memcached, conditions, manifest, uids
-
-OPERATOR = "deployment/platform-memcached-operator"
+from e2e.scenarios.operator import PODS, Operator
 
 
 def test_the_seed_serves_through_every_address_of_its_status(kubectl: Kubectl) -> None:
@@ -83,30 +83,26 @@ def test_servers_that_cannot_start_are_explained_and_those_that_run_are_kept(kub
     cache.await_ready(1)
 
 
-def test_the_servers_serve_while_the_operator_is_gone_and_it_catches_up(kubectl: Kubectl, system: Kubectl) -> None:
+def test_the_servers_serve_while_the_operator_is_gone_and_it_catches_up(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    system("scale", OPERATOR, "--replicas=0")
-    try:
-        until("no operator", lambda: not system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator"))
+    with operator.gone():
         assert cache.serves() == 1
         kubectl("scale", "memcached", "cache", "--replicas=2")
-        kubectl.apply(manifest("born-meanwhile", size=1))
         kubectl("delete", "service", "cache")
-    finally:
-        system("scale", OPERATOR, "--replicas=1")
     cache.await_ready(2)
-    Memcached(kubectl, "born-meanwhile").await_ready(1)
     assert kubectl.get("service", "cache")["spec"]["clusterIP"] == "None"
 
 
-def test_an_operator_killed_in_the_middle_finishes_afterwards(kubectl: Kubectl, system: Kubectl) -> None:
-    for number in range(4):
-        kubectl.apply(manifest(f"cache-{number}", size=1))
-        selector = "app.kubernetes.io/name=memcached-operator"
-        system("delete", "pods", "-l", selector, "--grace-period=0", "--force", "--wait=false")
-    for number in range(4):
-        Memcached(kubectl, f"cache-{number}").await_ready(1, seconds=120)
+def test_an_operator_killed_in_the_middle_finishes_afterwards(kubectl: Kubectl, operator: Operator) -> None:
+    names = [f"cache-{number}" for number in range(4)]
+    for name in names:
+        # Its webhooks are gone with it, so that one may have to ask again.
+        until(f"{name} is taken in", partial(kubectl.apply, manifest(name, size=1)))
+        operator.system("delete", "pods", "-l", PODS, "--grace-period=0", "--force", "--wait=false")
+    for name in names:
+        Memcached(kubectl, name).await_ready(1, seconds=120)
+    operator.await_rollout()
     assert len(kubectl.items("deployments")) == 4
     assert len(kubectl.items("pods")) == 4
 
@@ -153,19 +149,17 @@ def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, sampl
     assert kubectl("diff", "-f", str(sample)) == ""
 
 
-def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, system: Kubectl) -> None:
-    system("scale", OPERATOR, "--replicas=0")
-    try:
-        until("no operator", lambda: not system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator"))
+def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, operator: Operator) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    with operator.gone():
         addresses = "--metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:18081"
         arguments = f"ARGS=--watch-namespace={kubectl.namespace} {addresses}"
         command = ["make", "run", "OPERATOR=memcached", arguments]
         runner = subprocess.Popen(command, cwd=ROOT, env=kubectl.environment, start_new_session=True)
         try:
-            Memcached.create(kubectl, "cache", size=1).await_ready(1)
+            kubectl("scale", "memcached", "cache", "--replicas=2")
+            cache.await_ready(2)
         finally:
             os.killpg(runner.pid, signal.SIGTERM)  # make and what it runs
             runner.wait(20)
-    finally:
-        system("scale", OPERATOR, "--replicas=1")
-        system("rollout", "status", OPERATOR, "--timeout=60s")

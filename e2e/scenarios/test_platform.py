@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from e2e.scenarios.conftest import RELEASE, ROOT, Helm, Kubectl, until
+from e2e.scenarios.commands import RELEASE, ROOT, Helm, Kubectl, until
 from e2e.scenarios.memcached import Memcached, uids
+from e2e.scenarios.operator import DEPLOYMENT, Operator
+from e2e.scenarios.release import WAITING, Release
 
-CHART = "charts/platform"
-OPERATOR = "deployment/platform-memcached-operator"
+RELEASED = ROOT / "tests" / "released"
+BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")
+BEFORE_OBJECTS = RELEASED / "memcached-0.1.0.yaml"
+FIELD_MANAGER = "memcached-operator"
 
 
-@pytest.fixture
-def values(helm: Helm, system: Kubectl, tmp_path: Path) -> Iterator[str]:
-    """A file with the values of the release as it was found; afterwards the release is as it was."""
-    file = tmp_path / "values.json"
-    file.write_text(helm("get", "values", RELEASE, "-o", "json"))
-    [release] = system.items("secrets", "-l", f"owner=helm,name={RELEASE},status=deployed")
-    digest = (
-        f"--labels=platform-digest={release['metadata']['labels'].get('platform-digest', '')}"  # make up's own mark
-    )
-    yield str(file)
-    # The CRD stays with the release that came last, and that may have been another.
-    helm(
-        "upgrade", "--install", RELEASE, CHART, "-f", str(file), "--take-ownership", digest, "--wait", "--timeout=120s"
-    )
+def owner_reference(resource: dict[str, Any]) -> dict[str, Any]:
+    metadata = resource["metadata"]
+    identity = {"apiVersion": resource["apiVersion"], "kind": resource["kind"]}
+    return {
+        **identity,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def running(kubectl: Kubectl) -> dict[str, str]:
+    """The UID of each pod that is ready, by its name."""
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in kubectl.items("pods")
+        if any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions", ()))
+    }
 
 
 def make(kubectl: Kubectl, *arguments: str) -> None:
@@ -39,46 +48,83 @@ def make(kubectl: Kubectl, *arguments: str) -> None:
 
 
 def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
-    kubectl: Kubectl, system: Kubectl, helm: Helm, values: str
+    kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     before, servers = cache.now, uids(kubectl)
-    helm(
-        "upgrade", RELEASE, CHART, "-f", values, "--set", "memcached.logLevel=debug", "--wait", "--timeout=120s"
-    )  # fmt: skip
-    container = system.get(OPERATOR)["spec"]["template"]["spec"]["containers"][0]
+    release.upgrade("--set", "memcached.logLevel=debug")
+    container = operator.system.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]
     assert "debug" in json.dumps(container)
-    until("the new operator leads", lambda: system("rollout", "status", OPERATOR, "--timeout=60s"))
+    operator.await_rollout()
     kubectl("scale", "memcached", "cache", "--replicas=2")
     cache.await_ready(2)
     assert servers < uids(kubectl)
     assert cache.now["metadata"]["uid"] == before["metadata"]["uid"]
 
 
+def test_an_upgrade_from_the_release_before_and_the_way_back_leave_the_servers(
+    kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
+) -> None:
+    """With the chart of that release, and with the objects that its operator made, as they were recorded."""
+    release.upgrade("--take-ownership", chart=BEFORE_CHART)
+    made = list(yaml.safe_load_all(BEFORE_OBJECTS.read_text()))
+    names = [found["metadata"]["name"] for found in made if found["kind"] == "Memcached"]
+    with operator.gone():
+        for found in made:
+            if found["kind"] == "Memcached":
+                resource = json.loads(kubectl("apply", "-f", "-", "-o", "json", given=found))
+            else:
+                found["metadata"]["ownerReferences"] = [owner_reference(resource)]
+                kubectl("apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "-f", "-", given=found)
+        wanted = sum(found["spec"]["replicas"] for found in kubectl.items("deployments"))
+        until("the servers run", lambda: len(running(kubectl)) == wanted)
+    pods = running(kubectl)
+
+    def all_ready() -> None:
+        for name in names:
+            cache = Memcached(kubectl, name)
+            assert cache.serves() == len(cache.await_ready(cache.now["spec"]["size"])["status"]["nodes"])
+
+    all_ready()
+    revision = helm("list", "--filter", f"^{RELEASE}$", "-o", "json")
+    release.upgrade()
+    operator.await_rollout()
+    all_ready()
+    assert running(kubectl) == pods
+    helm("rollback", RELEASE, str(json.loads(revision)[0]["revision"]), *WAITING)
+    operator.await_rollout()
+    all_ready()
+    assert running(kubectl) == pods
+
+
+def test_helm_test_passes(helm: Helm) -> None:
+    assert "Phase:          Succeeded" in helm("test", RELEASE, "--logs")
+
+
 def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_takes_them_up(
-    kubectl: Kubectl, system: Kubectl, helm: Helm, values: str
+    kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
 ) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     servers = uids(kubectl)
-    helm("uninstall", RELEASE, "--wait", "--timeout=120s")
-    until("no operator", lambda: not system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator"))
+    helm("uninstall", RELEASE, *WAITING)
+    until("no operator", lambda: not operator.pods)
     assert kubectl.get("crd", "memcacheds.cache.example.com")
     assert cache.serves() == 1
     assert uids(kubectl) == servers
-    helm("upgrade", "--install", RELEASE, CHART, "-f", values, "--wait", "--timeout=120s")
+    release.upgrade()
     kubectl("scale", "memcached", "cache", "--replicas=2")
     cache.await_ready(2)
     assert servers < uids(kubectl)
 
 
-@pytest.mark.usefixtures("values")
-def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, system: Kubectl, helm: Helm) -> None:
+@pytest.mark.usefixtures("release")
+def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, operator: Operator, helm: Helm) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    image = system.get(OPERATOR)["spec"]["template"]["spec"]["containers"][0]["image"]
-    helm("uninstall", RELEASE, "--wait", "--timeout=120s")
+    image = operator.system.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]["image"]
+    helm("uninstall", RELEASE, *WAITING)
     make(kubectl, "deploy", "OPERATOR=memcached", f"IMG={image}")
     try:
         kubectl("scale", "memcached", "cache", "--replicas=2")
@@ -88,13 +134,8 @@ def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, sy
     assert cache.serves() == 2
 
 
-def test_the_operator_runs_restricted_and_tells_its_metrics(system: Kubectl) -> None:
-    [pod] = system.items("pods", "-l", "app.kubernetes.io/name=memcached-operator")
-    container = pod["spec"]["containers"][0]
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    scraped = system(
-        "get", "--raw", f"/api/v1/namespaces/{system.namespace}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
-    )
-    for name in ("controller_runtime_reconcile_total", "workqueue_depth", "rest_client_requests_total"):
-        assert f"\n{name}{{" in scraped, name
+def test_the_operator_runs_restricted(operator: Operator) -> None:
+    for pod in operator.pods:
+        container = pod["spec"]["containers"][0]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True

@@ -3,54 +3,88 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from e2e.scenarios.conftest import Kubectl, until
+from e2e.cluster.pki import Authority
+from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
+from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.operator import PODS, Operator
 
 ROUNDS = 30
-SIZES, VERSIONS = (0, 1, 2, 3), ("1.6.38", "1.6.18")
+LOGIN = ("app", "secret")
+CHOICES: dict[str, list[Any]] = {
+    "size": [0, 1, 2, 3],
+    "version": ["1.6.38", "1.6.18"],
+    "workload": ["Deployment", "StatefulSet"],
+    "warmRestart": [False, True],
+    "auth": [None, {"secretName": "users"}],
+    "tls": [None, {"secretName": "certificate"}],
+    "metrics": [None, {}],
+    "podDisruptionBudget": [None, {}],
+}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_interference_always_ends_as_the_spec_says(kubectl: Kubectl, system: Kubectl, seed: int) -> None:
+def test_random_interference_always_ends_as_the_spec_says(
+    kubectl: Kubectl, operator: Operator, seed: int, tmp_path: Path
+) -> None:
     chance = random.Random(seed)
-    cache = Memcached.create(kubectl, "cache", size=2)
+    authority = Authority(tmp_path / "authority")
+    kubectl.apply(users("users", LOGIN))
+    kubectl.apply(tls_secret("certificate", authority, authority.issue("server", "cache", hosts=["cache"])))
+    spec: dict[str, Any] = {"size": 2, "version": "1.6.38"}
+    cache = Memcached.create(kubectl, "cache", **spec)
     cache.await_ready(2)
-    size, version = 2, VERSIONS[0]
 
     def respecify() -> None:
-        nonlocal size, version
-        size, version = chance.choice(SIZES), chance.choice(VERSIONS)
-        patch = f'{{"spec": {{"size": {size}, "version": "{version}"}}}}'
-        kubectl("patch", "memcached", "cache", "--type=merge", "-p", patch)
+        changed = chance.sample(sorted(CHOICES), 3)
+        spec.update({field: chance.choice(CHOICES[field]) for field in changed})
+        patch = f"--patch={json.dumps({'spec': spec})}"
+        # The operator may be gone, and its webhooks with it.
+        until("the change is taken", partial(kubectl, "patch", "memcached", "cache", "--type=merge", patch))
 
     def lose_servers() -> None:
         kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
 
     def meddle() -> None:
-        with contextlib.suppress(subprocess.CalledProcessError):  # it may just be gone
+        with contextlib.suppress(subprocess.CalledProcessError):  # it may just be gone, or be the other kind
             kubectl("patch", "deployment", "cache", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
 
     def delete_owned() -> None:
-        kubectl("delete", chance.choice(["deployment", "service"]), "cache", "--wait=false", "--ignore-not-found")
+        kind = chance.choice(["deployment", "statefulset", "service"])
+        kubectl("delete", kind, "cache", "--wait=false", "--ignore-not-found")
 
     def kill_operator() -> None:
-        name = "app.kubernetes.io/name=memcached-operator"
-        system("delete", "pods", "-l", name, "--grace-period=0", "--force", "--wait=false")
+        operator.system("delete", "pods", "-l", PODS, "--grace-period=0", "--force", "--wait=false")
 
-    moves: list[Callable[[], None]] = [respecify, lose_servers, meddle, delete_owned, kill_operator]
+    moves: list[Callable[[], None]] = [respecify, respecify, lose_servers, meddle, delete_owned, kill_operator]
     for _ in range(ROUNDS):
         chance.choice(moves)()
         time.sleep(chance.uniform(0, 1.5))
-    cache.await_ready(size, seconds=180)
+    print(f"seed {seed} ends with {spec}")
+    size = spec["size"]
+    cache.await_ready(size, seconds=300)
     until("no pod is left over", lambda: len(kubectl.items("pods")) == size)
+    cache.access = Access(
+        login=LOGIN if spec.get("auth") else None,
+        tls=tls_client(authority, checks_names=False) if spec.get("tls") else None,
+        names=Names(kubectl),
+    )
     assert cache.serves() == size
-    assert cache.versions() <= {version}
-    assert len(kubectl.items("deployments")) == len(kubectl.items("services")) == 1
+    assert cache.versions() <= {spec["version"]}
+    workloads = [found["kind"] for found in kubectl.items("deployments,statefulsets")]
+    assert workloads == [spec.get("workload", "Deployment")]
+    assert len(kubectl.items("services")) == 1
+    assert len(kubectl.items("poddisruptionbudgets")) == (spec.get("podDisruptionBudget") is not None)
+    operator.await_rollout()

@@ -1,31 +1,63 @@
-"""Wires the rooms of the memcached operator and runs it: `python -m operators.memcached --help`."""
+"""Wires the rooms of the memcached operator and runs it: `python -m operators.memcached --help`.
+
+With `exporter` as the first argument it is the metrics sidecar, and imports nothing of what an operator needs: it runs
+beside every server.
+"""
 
 from __future__ import annotations
 
-from operators.memcached import api
-from operators.memcached.observe import Observed, observe
-from operators.memcached.plan import Planner
-from shared import process
-from shared.kube import DEPLOYMENT, POD, SERVICE
-from shared.options import Options
-from shared.reconciler import Controller
+import sys
+
+if __name__ == "__main__" and sys.argv[1:2] == ["exporter"]:
+    from operators.memcached import exporter
+
+    sys.exit(exporter.main(sys.argv[2:]))
+else:
+    from functools import partial
+
+    import operators
+    from operators.memcached import api, certificates, database
+    from operators.memcached.observe import Observed, observer
+    from operators.memcached.plan import Planner
+    from shared import process
+    from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
+    from shared.options import Options
+    from shared.reconciler import Controller
 
 
-def controller(options: Options) -> Controller[api.Memcached, Observed]:
-    planner = Planner(options.operator_name, options.image_repository)
+def controller(
+    options: Options, connect: certificates.Connect = database.connect
+) -> Controller[api.Memcached, Observed]:
+    """The operator's rooms, put together.
+
+    Args:
+        connect: to a running server.
+    """
+    planner = Planner(
+        options.operator_name,
+        options.image_repository,
+        options.exporter_image,
+        create_timeout=options.create_timeout,
+        upgrade_timeout=options.upgrade_timeout,
+    )
     return Controller(
         name=options.operator_name,
         kind=api.API.kind,
-        owns=(DEPLOYMENT, SERVICE, POD),
+        owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
         parse=api.Memcached.parse,
-        observe=observe,
+        observe=observer(connect),
         plan=planner.plan,
+        call=partial(certificates.refresh, connect),
     )
 
+
+OPERATOR = process.Operator(
+    name="memcached-operator",
+    image_repository="memcached",
+    crds=(api.API,),
+    controller=controller,
+    admissions=(api.ADMISSION,),
+)
 
 if __name__ == "__main__":
-    process.main(
-        process.Operator(
-            name="memcached-operator", image_repository="memcached", crds=(api.API,), controller=controller
-        )
-    )
+    process.main(OPERATOR, package=operators)

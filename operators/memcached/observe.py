@@ -1,32 +1,40 @@
-"""Reads the world of one Memcached into one frozen value; all of it comes from the cache."""
+"""Reads the world of one Memcached into one frozen value: from the cache, and live where no watch brings it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from operators.memcached.api import Memcached
-from shared import status
+from operators.memcached.certificates import Connect, Served, served
+from operators.memcached.resources import WORKLOADS
+from operators.memcached.secrets import Secrets, read
+from operators.memcached.template import CONTAINER
+from shared import ownership, status
 from shared.cache import Cache
-from shared.kube import DEPLOYMENT, POD, Kube, Obj
+from shared.kube import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
 from shared.pods import Pod
 from shared.queue import Key
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What there is of a Memcached.
+class Crew:
+    """A workload and the servers that it runs.
 
     Attributes:
-        deployment: its Deployment.
+        kind: Deployment or StatefulSet.
+        workload: the object; None if there is none.
         pods: its servers' pods that have not ended, by name; those on their way out too.
     """
 
-    deployment: Obj | None = None
+    kind: Kind
+    workload: Obj | None = None
     pods: tuple[Pod, ...] = ()
 
     @cached_property
-    def servers(self) -> tuple[Pod, ...]:
+    def ready(self) -> tuple[Pod, ...]:
         """Pods that clients may use."""
         return tuple(pod for pod in self.pods if pod.ready)
 
@@ -37,32 +45,116 @@ class Observed:
 
     @property
     def outdated(self) -> int:
-        """Servers that still run as an earlier spec said, as far as the Deployment's controller has counted."""
-        counted = (self.deployment or {}).get("status") or {}
-        return int(counted.get("replicas", 0)) - int(counted.get("updatedReplicas", 0))
+        """Servers that still run as an earlier spec said, as far as the workload's controller has counted."""
+        return int(self._counted.get("replicas", 0)) - int(self._counted.get("updatedReplicas", 0))
 
     @property
     def rolled_out(self) -> bool:
-        """Whether the Deployment's controller has taken up what we last applied."""
-        if self.deployment is None:
+        """Whether the workload's controller has taken up what we last applied."""
+        if self.workload is None:
             return False
-        counted = self.deployment.get("status") or {}
-        return int(counted.get("observedGeneration", 0)) >= int(self.deployment["metadata"]["generation"])
+        return int(self._counted.get("observedGeneration", 0)) >= int(self.workload["metadata"]["generation"])
 
     @property
     def refusal(self) -> str:
-        """Why the API server refuses the Deployment pods (a quota, admission); empty if it does not."""
-        failure = status.condition(self.deployment or {}, "ReplicaFailure")
+        """Why the API server refuses the Deployment pods (a quota, admission); empty if it does not.
+
+        A StatefulSet says so in events alone.
+        """
+        failure = status.condition(self.workload or {}, "ReplicaFailure")
         if failure.get("status") != "True":
             return ""
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")
 
+    @property
+    def _counted(self) -> Obj:
+        return (self.workload or {}).get("status") or {}
 
-async def observe(resource: Memcached, cache: Cache, _kube: Kube) -> Observed:
-    """Gather what there is of a Memcached."""
+
+@dataclass(frozen=True)
+class Observed:
+    """What there is of a Memcached.
+
+    Attributes:
+        crew: the workload that the spec asks for, and its servers.
+        former: the one of the other kind, while it is still there.
+        disruption_budget: its PodDisruptionBudget.
+        autoscaler: its HorizontalPodAutoscaler.
+        secrets: what the Secrets that the spec names hold.
+        served: what ready servers said of their certificates, by pod; empty where there was no cause to ask.
+    """
+
+    crew: Crew
+    former: Crew | None = None
+    disruption_budget: Obj | None = None
+    autoscaler: Obj | None = None
+    secrets: Secrets = field(default_factory=Secrets)
+    served: Mapping[str, Served] = field(default_factory=dict)
+
+    def complete(self, size: int) -> bool:
+        """Whether every server that is wanted is there and ready, and none is left over or outdated."""
+        crew = self.crew
+        return len(crew.current) == len(crew.ready) == size and crew.outdated <= 0
+
+    def shows_another(self, pod: str) -> bool:
+        """Whether a server was asked for its certificate, and did not say that it is the Secret's."""
+        return pod in self.served and self.served[pod].fingerprint != self.secrets.fingerprint
+
+    def serving(self, size: int) -> Crew:
+        """The servers for clients: while another workload takes over, the former one's until all is ready."""
+        if self.former is None or self.complete(size):
+            return self.crew
+        return self.former
+
+
+Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
+
+
+def observer(connect: Connect) -> Observe:
+    """Gathers what there is of a Memcached.
+
+    Args:
+        connect: to a running server.
+    """
+    return partial(_observe, connect)
+
+
+async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
-    pods = (Pod.of(obj) for obj in cache.owned(POD, key))
+    pods = [pod for obj in cache.owned(POD, key) if not (pod := Pod.of(obj, container=CONTAINER)).ended]
+    crews = {
+        name: Crew(kind, cache.get(kind, *key), tuple(pod for pod in pods if _belongs(pod, kind)))
+        for name, kind in WORKLOADS.items()
+    }
+    crew = crews.pop(resource.spec.workload)
+    (other,) = crews.values()
+    secrets = await read(resource, kube)
     return Observed(
-        deployment=cache.get(DEPLOYMENT, key.namespace, resource.name),
-        pods=tuple(pod for pod in pods if not pod.ended),
+        crew=crew,
+        former=other if _ours(other.workload, resource) else None,
+        disruption_budget=_ours(cache.get(DISRUPTION_BUDGET, *key), resource),
+        autoscaler=_ours(cache.get(AUTOSCALER, *key), resource),
+        secrets=secrets,
+        served=await _served(connect, resource, crew, secrets),
     )
+
+
+def _belongs(pod: Pod, kind: Kind) -> bool:
+    """Whether a pod is of a workload of this kind; those of a Deployment belong to its ReplicaSets."""
+    return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
+
+
+def _ours(obj: Obj | None, resource: Memcached) -> Obj | None:
+    """The object if this very resource made it: only then may it be deleted."""
+    if obj is None or obj["metadata"].get("deletionTimestamp"):
+        return None
+    return obj if (ownership.controller_of(obj) or {}).get("uid") == resource.uid else None
+
+
+async def _served(connect: Connect, resource: Memcached, crew: Crew, secrets: Secrets) -> dict[str, Served]:
+    """What servers say of their certificates, where not all are known to serve the Secret's."""
+    if secrets.pair is None or secrets.fingerprint == resource.certificate:
+        return {}
+    asked = [served(connect, pod.address, resource.spec.container_port, secrets) for pod in crew.ready]
+    answers = await asyncio.gather(*asked)
+    return dict(zip((pod.name for pod in crew.ready), answers, strict=True))

@@ -5,15 +5,24 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from operators.memcached import resources
+from operators.memcached import resources, template
 from operators.memcached.api import Memcached, validate
+from operators.memcached.certificates import PATIENCE, RefreshCertificates
 from operators.memcached.observe import Observed
-from shared.kube import DEPLOYMENT, SERVICE, Obj
+from shared.deadlines import Deadline
+from shared.image import Image
+from shared.kube import AUTOSCALER, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.ownership import Owner, selector_text
-from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, Verdict, follow
+from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"
+
+REFRESHING = "RefreshingCertificates"
+"""Reason while servers that run as the spec says do not all show the Secret's certificate yet."""
+
+SECRETS_AGAIN = 15.0
+"""Seconds after which Secrets that servers cannot run with are read again: no watch tells of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,37 +32,74 @@ class Planner:
     Attributes:
         operator: the operator's name, which its objects bear.
         image_repository: where images come from if a resource gives only a version.
+        exporter_image: the image of the metrics sidecars; empty if none is known.
+        create_timeout: seconds that servers may take to become ready before that is told as a failure.
+        upgrade_timeout: the same for a change that replaces them.
     """
 
     operator: str
     image_repository: str
+    exporter_image: str = ""
+    create_timeout: float = 600.0
+    upgrade_timeout: float = 1800.0
 
     def plan(self, resource: Memcached, seen: Observed, now: datetime) -> Plan:
         """The chain's answer, with the status that tells it."""
         actions, verdict, requeue = follow(self._steps(), resource, seen, now)
+        phase = _phase(resource, seen, verdict)
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=_ready_message(resource, seen))
-        elif verdict.progress is Progress.HELD:
-            verdict = dataclasses.replace(verdict, ready=len(seen.servers) == resource.spec.size)
-        return Plan(actions, verdict, self._status(resource, seen, verdict), requeue)
+        elif verdict.progress is Progress.HELD or verdict.reason == REFRESHING:
+            verdict = dataclasses.replace(verdict, ready=len(seen.crew.ready) == resource.spec.size)
+        if deadline := self._deadline(phase):
+            verdict, left = deadline.judge(resource.obj, verdict, now)
+            requeue = min((seconds for seconds in (requeue, left) if seconds is not None), default=None)
+        return Plan(actions, verdict, self._status(resource, seen, phase), requeue)
 
     def _steps(self) -> tuple[StepOf[Memcached, Observed], ...]:
         return (
             hold_while_paused,  # a person works on it: report, touch nothing
             refuse_contradictions,  # the same rules as at admission, for what came past it
+            self.require_exporter,  # metrics need an image
+            require_secrets,  # what servers cannot start without; those that run stay as they are
             self.keep_service,  # a name before the servers that bear it
-            self.keep_servers,  # the Deployment as the spec says
+            self.keep_servers,  # the Deployment or StatefulSet as the spec says
+            self.keep_disruption_budget,  # how many servers a drain may take at once
+            self.keep_autoscaler,  # whoever chooses the size, where the spec lets it
             name_what_hinders,  # a server that cannot start, with Kubernetes' own words
             await_servers,  # all there, all current, all ready
+            retire_former_workload,  # after a change of workload: the old one goes when the new one serves
+            renew_certificates,  # every server shows the Secret's certificate, without losing its items
+        )
+
+    def require_exporter(self, resource: Memcached, _seen: Observed, _now: datetime) -> Step:
+        """There is an image for the metrics sidecars, if any are wanted."""
+        if resource.spec.metrics_port is None or self.exporter_image:
+            return PASS
+        return Step.stall(
+            "NoExporterImage",
+            "spec.metrics: the operator does not know its own image, which serves them: start it with "
+            "--exporter-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
         )
 
     def keep_service(self, resource: Memcached, _seen: Observed, _now: datetime) -> Step:
         """The headless Service exists as it must be."""
         return Step.do(Apply(SERVICE, resources.service(resource, self._owner(resource))))
 
-    def keep_servers(self, resource: Memcached, _seen: Observed, _now: datetime) -> Step:
-        """The Deployment exists as the spec says."""
-        return Step.do(Apply(DEPLOYMENT, resources.deployment(resource, self._owner(resource), self._image(resource))))
+    def keep_servers(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
+        """The workload exists as the spec says."""
+        own = self._owner(resource)
+        pod = template.pod(resource, own, self._image(resource), self.exporter_image, seen.secrets.digest)
+        return Step.do(Apply(seen.crew.kind, resources.workload(resource, own, pod)))
+
+    def keep_disruption_budget(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
+        """The PodDisruptionBudget exists as the spec says, or is gone."""
+        wanted = resources.disruption_budget(resource, self._owner(resource))
+        return _keep(DISRUPTION_BUDGET, wanted, seen.disruption_budget)
+
+    def keep_autoscaler(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
+        """The HorizontalPodAutoscaler exists as the spec says, or is gone."""
+        return _keep(AUTOSCALER, resources.autoscaler(resource, self._owner(resource)), seen.autoscaler)
 
     def _owner(self, resource: Memcached) -> Owner:
         return resources.owner(resource, self.operator)
@@ -61,17 +107,26 @@ class Planner:
     def _image(self, resource: Memcached) -> str:
         return resource.spec.image_reference(self.image_repository)
 
-    def _status(self, resource: Memcached, seen: Observed, verdict: Verdict) -> Obj:
-        own = self._owner(resource)
+    def _deadline(self, phase: str) -> Deadline | None:
         return {
-            "phase": _phase(resource, seen, verdict),
-            "replicas": len(seen.current),
-            "readyReplicas": len(seen.servers),
-            "selector": selector_text(own.selector(resources.COMPONENT)),
-            "image": self._image(resource),
-            "nodes": [pod.name for pod in seen.current],
-            "servers": sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in seen.servers),
+            CREATING: Deadline("CreateTimeout", self.create_timeout, "--create-timeout"),
+            UPDATING: Deadline("UpgradeTimeout", self.upgrade_timeout, "--upgrade-timeout"),
+        }.get(phase)
+
+    def _status(self, resource: Memcached, seen: Observed, phase: str) -> Obj:
+        crew, image = seen.serving(resource.spec.size), self._image(resource)
+        found: Obj = {
+            "phase": phase,
+            "replicas": len(crew.current),
+            "readyReplicas": len(crew.ready),
+            "selector": selector_text(self._owner(resource).selector(template.COMPONENT)),
+            "image": image,
+            "version": _version(image),
+            "nodes": [pod.name for pod in crew.current],
+            "servers": _servers(resource, seen),
         }
+        certificate = _certificate(resource, seen)
+        return found | ({"certificate": certificate} if certificate else {})
 
 
 def hold_while_paused(resource: Memcached, _seen: Observed, _now: datetime) -> Step:
@@ -87,12 +142,22 @@ def refuse_contradictions(resource: Memcached, _seen: Observed, _now: datetime) 
     return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
 
 
+def require_secrets(_resource: Memcached, seen: Observed, _now: datetime) -> Step:
+    """What servers cannot start without is there; servers that run are left as they are."""
+    problem = seen.secrets.problem
+    if problem is None:
+        return PASS
+    message = f"{problem.message} Nothing was changed."
+    return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=SECRETS_AGAIN)
+
+
 def name_what_hinders(resource: Memcached, seen: Observed, _now: datetime) -> Step:
     """What keeps servers from starting is said in the words of whoever keeps them."""
-    ready = f"{len(seen.servers)} of {resource.spec.size} servers are ready"
-    if seen.refusal:
-        return Step.underway("PodsRefused", f"{ready}. No further pod can be created: {seen.refusal}", warning=True)
-    for pod in seen.current:
+    ready = _count(resource, seen)
+    if seen.crew.refusal:
+        message = f"{ready}. No further pod can be created: {seen.crew.refusal}"
+        return Step.underway("PodsRefused", message, warning=True)
+    for pod in seen.crew.current:
         if pod.trouble and not pod.ready:
             return Step.underway("ServerFailing", f"{ready}. {pod.name} does not start: {pod.trouble}", warning=True)
     return PASS
@@ -100,21 +165,67 @@ def name_what_hinders(resource: Memcached, seen: Observed, _now: datetime) -> St
 
 def await_servers(resource: Memcached, seen: Observed, _now: datetime) -> Step:
     """Every server is there, current and ready, and none is left over."""
-    size, present, ready = resource.spec.size, len(seen.current), len(seen.servers)
-    # Others' edits raise the Deployment's generation too (an annotation does): what ran before still runs.
-    taken_up = seen.rolled_out or (resource.phase == RUNNING and not resource.changed)
-    if taken_up and present == ready == size and not seen.outdated:
+    if _settled(resource, seen):
         return PASS
+    size, crew = resource.spec.size, seen.crew
+    present, ready = len(crew.current), len(crew.ready)
     reason = _movement(resource, seen)
-    if present > size and not seen.outdated:
+    if seen.former is not None:
+        reason = "SwitchingWorkload"
+        message = f"{_count(resource, seen)} in the {crew.kind}; until all are, those of the {seen.former.kind} serve."
+    elif present > size and not crew.outdated:
         message = f"{present} servers run; {size} are wanted."
-    elif seen.outdated > 0:
-        message = f"{ready} of {size} servers are ready; {seen.outdated} still run as before the change."
+    elif crew.outdated > 0:
+        message = f"{_count(resource, seen)}; {crew.outdated} still run as before the change."
     elif present == ready == size:
-        message = f"{ready} of {size} servers are ready; Kubernetes has not yet taken up the change."
+        message = f"{_count(resource, seen)}; Kubernetes has not yet taken up the change."
     else:
-        message = f"{ready} of {size} servers are ready."
+        message = f"{_count(resource, seen)}."
     return Step.underway(reason, message, warning=reason == DEGRADED)
+
+
+def retire_former_workload(resource: Memcached, seen: Observed, _now: datetime) -> Step:
+    """Of two workloads, the one that the spec no longer asks for goes, as soon as it is not needed."""
+    former = seen.former
+    if former is None or former.workload is None or not _settled(resource, seen):
+        return PASS
+    message = f"{_count(resource, seen)} in the {seen.crew.kind}; the {former.kind} goes."
+    return Step.wait("SwitchingWorkload", message, Delete(former.kind, former.workload))
+
+
+def renew_certificates(resource: Memcached, seen: Observed, _now: datetime) -> Step:
+    """Servers that show another certificate than the Secret's are told to read theirs anew."""
+    stale = [pod for pod in seen.crew.ready if seen.shows_another(pod.name)]
+    if not stale:
+        return PASS
+    answers = [(pod, seen.served[pod.name]) for pod in stale]
+    told = [pod for pod, answer in answers if not answer.error and answer.age >= PATIENCE]
+    silent = [f"{pod.name} cannot be asked: {answer.error}." for pod, answer in answers if answer.error]
+    message = f"{len(seen.crew.ready) - len(stale)} of {len(seen.crew.ready)} servers show the Secret's certificate"
+    message = f"{message}. {silent[0]}" if silent else f"{message}; the kubelet brings it within two minutes."
+    call = RefreshCertificates(
+        tuple((pod.name, pod.address) for pod in told), resource.spec.container_port, seen.secrets
+    )
+    actions = (call,) if told else ()
+    return Step(actions, Progress.UNDERWAY, REFRESHING, message, warning=bool(silent), requeue=PATIENCE)
+
+
+def _keep(kind: Kind, wanted: Obj | None, seen: Obj | None) -> Step:
+    """An object that the spec may or may not ask for."""
+    if wanted is not None:
+        return Step.do(Apply(kind, wanted))
+    return Step.do(Delete(kind, seen)) if seen is not None else PASS
+
+
+def _settled(resource: Memcached, seen: Observed) -> bool:
+    """Whether the servers are what the spec asks for."""
+    # Others' edits raise the workload's generation too (an annotation does): what ran before still runs.
+    taken_up = seen.crew.rolled_out or (resource.phase == RUNNING and not resource.changed)
+    return taken_up and seen.complete(resource.spec.size)
+
+
+def _count(resource: Memcached, seen: Observed) -> str:
+    return f"{len(seen.crew.ready)} of {resource.spec.size} servers are ready"
 
 
 def _movement(resource: Memcached, seen: Observed) -> str:
@@ -125,14 +236,14 @@ def _movement(resource: Memcached, seen: Observed) -> str:
     before = resource.phase
     if before in ("", CREATING):
         return CREATING
-    if seen.outdated > 0 or before == UPDATING:
+    if seen.former is not None or seen.crew.outdated > 0 or before == UPDATING:
         return UPDATING
     if before == SCALING:
         return SCALING
     if before == FAILED:  # a person mended what held it up
-        return UPDATING if seen.servers else CREATING
+        return UPDATING if seen.crew.ready else CREATING
     if resource.changed:
-        return UPDATING if len(seen.current) == resource.spec.size else SCALING
+        return UPDATING if len(seen.crew.current) == resource.spec.size else SCALING
     return DEGRADED
 
 
@@ -140,13 +251,45 @@ _PHASES = {Progress.DONE: RUNNING, Progress.HELD: PAUSED, Progress.STALLED: FAIL
 
 
 def _phase(resource: Memcached, seen: Observed, verdict: Verdict) -> str:
+    if verdict.reason == REFRESHING:
+        return RUNNING
     return _PHASES.get(verdict.progress) or _movement(resource, seen)
 
 
 def _ready_message(resource: Memcached, seen: Observed) -> str:
-    if resource.spec.size == 0:
-        return "No server is wanted, and none runs."
-    return f"{len(seen.servers)} of {resource.spec.size} servers are ready."
+    return "No server is wanted, and none runs." if resource.spec.size == 0 else f"{_count(resource, seen)}."
+
+
+def _version(image: str) -> str:
+    try:
+        return Image.parse(image).version
+    except ValueError:  # the spec is refused for it
+        return ""
+
+
+def _servers(resource: Memcached, seen: Observed) -> list[str]:
+    """Where clients find the servers.
+
+    With a StatefulSet, one that was ready before keeps its place though it is not now: the ring of keys that clients
+    make of the list must not shift while a server is replaced.
+    """
+    crew = seen.serving(resource.spec.size)
+    if crew.kind != STATEFUL_SET:
+        return sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in crew.ready)
+    ready, listed = {pod.name for pod in crew.ready}, set(resource.listed)
+    names = {
+        resources.server_name(resource, n): resources.server_address(resource, n) for n in range(resource.spec.size)
+    }
+    return [address for name, address in names.items() if name in ready or address in listed]
+
+
+def _certificate(resource: Memcached, seen: Observed) -> str:
+    """The fingerprint of what every server shows; what it was before until that is so again; empty without TLS."""
+    if resource.spec.tls is None:
+        return ""
+    shown = [pod for pod in seen.crew.ready if not seen.shows_another(pod.name)]
+    whole = seen.complete(resource.spec.size) and len(shown) == len(seen.crew.ready)
+    return seen.secrets.fingerprint if whole and seen.secrets.pair else resource.certificate
 
 
 def _host(address: str) -> str:

@@ -1,15 +1,14 @@
-"""Pure builders of the Kubernetes objects a Memcached owns."""
+"""Pure builders of the Kubernetes objects a Memcached owns; the servers' pod is in template.py."""
 
 from __future__ import annotations
 
 from operators.memcached.api import API, Memcached
-from shared.kube import DEPLOYMENT, SERVICE, Obj
+from operators.memcached.template import COMPONENT, CONTAINER, METRICS
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.ownership import Owner
 
-COMPONENT = "server"
-CONTAINER = "memcached"
-USER = 11211
-"""The user and group that memcached's official images run as; it needs no name inside the image."""
+WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
+"""What spec.workload names."""
 
 
 def owner(resource: Memcached, operator: str) -> Owner:
@@ -19,91 +18,90 @@ def owner(resource: Memcached, operator: str) -> Owner:
 def service(resource: Memcached, own: Owner) -> Obj:
     """A headless Service: a name for all servers' addresses, never a balancer.
 
-    Servers do not share data: a client must choose the server by the key. So there is no cluster IP.
+    Servers do not share data: a client must choose the server by the key. So there is no cluster IP. With a StatefulSet
+    each server has a name of its own, which stays known while the server is not ready: clients wait for it rather than
+    for their resolver to forget that the name was unknown.
     """
-    ports = [{"name": CONTAINER, "port": resource.spec.container_port, "targetPort": CONTAINER, "protocol": "TCP"}]
-    spec = {"clusterIP": "None", "selector": own.selector(COMPONENT), "ports": ports}
+    spec: Obj = {"clusterIP": "None", "selector": own.selector(COMPONENT), "ports": _ports(resource)}
+    if resource.spec.workload == STATEFUL_SET.name:
+        spec["publishNotReadyAddresses"] = True
     return own.object(SERVICE, resource.name, component=COMPONENT, spec=spec)
 
 
-def deployment(resource: Memcached, own: Owner, image: str) -> Obj:
-    """The servers: as many as spec.size, replaced one by one, the new one first."""
+def _ports(resource: Memcached) -> list[Obj]:
+    ports = [{"name": CONTAINER, "port": resource.spec.container_port, "targetPort": CONTAINER, "protocol": "TCP"}]
+    if (port := resource.spec.metrics_port) is not None:
+        ports.append({"name": METRICS, "port": port, "targetPort": METRICS, "protocol": "TCP"})
+    return ports
+
+
+def workload(resource: Memcached, own: Owner, template: Obj) -> Obj:
+    """The servers, as many as spec.size: a Deployment or a StatefulSet."""
+    if resource.spec.workload == STATEFUL_SET.name:
+        return _stateful_set(resource, own, template)
+    return _deployment(resource, own, template)
+
+
+def _deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
+    """Servers that are replaced one by one, the new one first."""
     spec = {
         "replicas": resource.spec.size,
         "selector": {"matchLabels": own.selector(COMPONENT)},
         "revisionHistoryLimit": 2,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": _pod(resource, own, image),
+        "template": template,
     }
     return own.object(DEPLOYMENT, resource.name, component=COMPONENT, spec=spec)
 
 
-def _pod(resource: Memcached, own: Owner, image: str) -> Obj:
-    spec = resource.spec
-    metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
-    if spec.annotations:
-        metadata["annotations"] = spec.annotations
-    return {
-        "metadata": metadata,
-        "spec": {
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": 30,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [_container(resource, image)],
-            "topologySpreadConstraints": _spread(resource, own),
-            **spec.placement(),
-        },
+def _stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
+    """Servers with names that stay; they start and end together, and are replaced one by one."""
+    spec = {
+        "serviceName": resource.name,
+        "replicas": resource.spec.size,
+        "selector": {"matchLabels": own.selector(COMPONENT)},
+        "revisionHistoryLimit": 2,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        "template": template,
     }
+    return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
 
 
-def _container(resource: Memcached, image: str) -> Obj:
-    spec = resource.spec
-    listening: Obj = {"tcpSocket": {"port": CONTAINER}}
-    container: Obj = {
-        "name": CONTAINER,
-        "image": image,
-        "command": ["memcached"],
-        "args": arguments(resource),
-        "ports": [{"name": CONTAINER, "containerPort": spec.container_port, "protocol": "TCP"}],
-        "resources": spec.container_resources(),
-        # The start-up probe asks often, so that a server counts a second after it listens; the others ask seldom. A
-        # server at its connection limit still accepts in the kernel: it is not restarted for being busy.
-        "startupProbe": {**listening, "periodSeconds": 1, "failureThreshold": 60},
-        "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
-        "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+def server_name(resource: Memcached, number: int) -> str:
+    """The pod of a StatefulSet by its number."""
+    return f"{resource.name}-{number}"
+
+
+def server_address(resource: Memcached, number: int) -> str:
+    """The name and port by which clients know a server of a StatefulSet."""
+    name = f"{server_name(resource, number)}.{resource.name}.{resource.namespace}.svc"
+    return f"{name}:{resource.spec.container_port}"
+
+
+def disruption_budget(resource: Memcached, own: Owner) -> Obj | None:
+    """How many servers a drain may take at once; None if nothing is asked."""
+    budget = resource.spec.pod_disruption_budget
+    if budget is None:
+        return None
+    spec = budget.disruption_budget(own.selector(COMPONENT))
+    return own.object(DISRUPTION_BUDGET, resource.name, component=COMPONENT, spec=spec)
+
+
+def autoscaler(resource: Memcached, own: Owner) -> Obj | None:
+    """Sets this resource's own size, through its scale subresource; None if nothing is asked.
+
+    It counts the servers' own CPU, not that of what runs beside them.
+    """
+    given = resource.spec.autoscaling
+    if given is None:
+        return None
+    target = {"type": "Utilization", "averageUtilization": given.target_cpu_utilization}
+    cpu = {"name": "cpu", "container": CONTAINER, "target": target}
+    spec = {
+        "scaleTargetRef": {"apiVersion": API.kind.api_version, "kind": API.kind.name, "name": resource.name},
+        "minReplicas": given.min_replicas,
+        "maxReplicas": given.max_replicas,
+        "metrics": [{"type": "ContainerResource", "containerResource": cpu}],
     }
-    if spec.env:
-        container["env"] = spec.environment()
-    return container
-
-
-def arguments(resource: Memcached) -> list[str]:
-    """Memcached's command line: https://github.com/memcached/memcached/blob/master/doc/memcached.1."""
-    spec = resource.spec
-    return [
-        f"--port={spec.container_port}",
-        f"--memory-limit={spec.memory_mb}",
-        f"--conn-limit={spec.max_connections}",
-        f"--threads={spec.threads}",
-        f"--max-item-size={spec.max_item_size_mb}m",
-        *spec.extra_args,
-    ]
-
-
-def _spread(resource: Memcached, own: Owner) -> list[Obj]:
-    """Where the spec says nothing: over the nodes as evenly as can be, but never at the price of a server."""
-    wanted = resource.spec.spread_constraints() or [
-        {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-    ]
-    return [{**constraint, "labelSelector": {"matchLabels": own.selector(COMPONENT)}} for constraint in wanted]
+    return own.object(AUTOSCALER, resource.name, component=COMPONENT, spec=spec)

@@ -11,7 +11,6 @@ which in a cluster is real.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -21,11 +20,13 @@ from shared.testing import apply as ssa
 from shared.testing import faults, garbage
 from shared.testing.actor import Actor
 from shared.testing.bounds import bounded, fresh, require_fixed, require_home, require_match
+from shared.testing.clone import clone
 from shared.testing.fieldsets import DuplicateKey, MissingKey
 from shared.testing.requestlog import RequestLog
 from shared.testing.requests import Aimed, Failure, merge_patch, selects, value_at
 from shared.testing.served import NAMESPACE, Served, built_in_kinds
-from shared.testing.store import Store
+from shared.testing.store import FIRST_VERSION, Store
+from shared.testing.watch import Watches
 
 
 class ApiServer:
@@ -35,22 +36,42 @@ class ApiServer:
         kinds: more kinds to serve, in place of built-in ones of the same name; a bare Kind is served as a custom
             resource with a status subresource.
         clock: the time of creations, deletions and managedFields.
+        version: resourceVersion before the first write; UIDs follow from it.
 
     Attributes:
         faults: what goes wrong for the one under test.
         log: what the one under test asked.
-        watches: who hears of changes, and when.
     """
 
     def __init__(
-        self, kinds: Iterable[Kind | Served] = (), *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        kinds: Iterable[Kind | Served] = (),
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        version: int = FIRST_VERSION,
     ) -> None:
         given = [Served(kind) if isinstance(kind, Kind) else kind for kind in kinds]
         self._served = {served.kind: served for served in (*built_in_kinds(), *given)}
-        self._store = Store(self._served, clock)
+        self._store = Store(self._served, clock, version)
         self.faults = faults.Faults()
         self.log = RequestLog()
-        self.watches = self._store.watches
+
+    def fork(self, clock: Callable[[], datetime]) -> ApiServer:
+        """Another that keeps the same, and the log of how it came about, without faults and with nobody who watches."""
+        copy = ApiServer()
+        copy._served, copy._store = self._served, self._store.fork(clock)
+        copy.log.all_writes.extend(self.log.all_writes)
+        return copy
+
+    @property
+    def watches(self) -> Watches:
+        """Who hears of changes, and when."""
+        return self._store.watches
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the last write."""
+        return self._store.version
 
     async def request(self, request: Request) -> Response:
         """A request of the one under test: logged, and struck by faults.
@@ -99,9 +120,12 @@ class ApiServer:
         return garbage.collect(self)
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
-        """Copies of everything kept, or of one kind, in order of kind, namespace and name."""
+        """Everything kept, or what is of one kind, in order of kind, namespace and name.
+
+        They are no copies: a write puts a new object in the place of the old, which never changes, and must not.
+        """
         kinds = (kind,) if kind else self._store.kinds
-        return [(of, copy.deepcopy(obj)) for of in kinds for obj in self._store.list(of)]
+        return [(of, obj) for of in kinds for obj in self._store.list(of)]
 
     def now(self) -> str:
         """The server's time as Kubernetes writes it."""
@@ -111,7 +135,8 @@ class ApiServer:
 
     def _answer(self, asked: Aimed) -> Response:
         try:
-            return copy.deepcopy(self._dispatch(asked))
+            answer = self._dispatch(asked)
+            return answer._replace(body=clone(answer.body))
         except Failure as failure:
             return failure.response()
         except MissingKey as error:
@@ -172,14 +197,14 @@ class ApiServer:
         if self._store.get(asked.kind, asked.namespace, metadata["name"]) is not None:
             raise Failure(409, "AlreadyExists", f'{asked.resource} "{metadata["name"]}" already exists')
         manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version)
-        new = self._admitted(asked, self._fresh(asked, obj))
+        new = self._admitted(asked, self._fresh(asked, obj), {})
         records = ssa.track(asked.served.schema, {}, {}, new, manager)
         return Response(201, self._commit(asked, None, new, records))
 
     def _update(self, asked: Aimed, live: Obj, edited: Obj) -> Obj:
         """Make the live object what a merge patch or an update says; returns what it is then."""
         require_match(asked, edited)
-        new = self._admitted(asked, bounded(asked, live, edited))
+        new = self._admitted(asked, bounded(asked, live, edited), live)
         manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version, asked.subresource)
         records = ssa.track(asked.served.schema, live, ssa.read_records(live), new, manager)
         return self._commit(asked, live, new, records)
@@ -216,8 +241,8 @@ class ApiServer:
         except ssa.FieldConflict as conflict:
             raise _refusal(conflict) from None
         if live is None:
-            return Response(201, self._commit(asked, None, self._admitted(asked, self._fresh(asked, new)), records))
-        new = self._admitted(asked, bounded(asked, live, new))
+            return Response(201, self._commit(asked, None, self._admitted(asked, self._fresh(asked, new), {}), records))
+        new = self._admitted(asked, bounded(asked, live, new), live)
         return Response(200, self._commit(asked, live, new, records))
 
     def _rescale(self, asked: Aimed) -> Response:
@@ -242,7 +267,7 @@ class ApiServer:
             if wanted.get(name) and wanted[name] != live["metadata"][name]:
                 both = f"{label} in precondition: {wanted[name]}, {label} in object meta: {live['metadata'][name]}"
                 raise asked.conflict(f"Precondition failed: {both}")
-        leaving = copy.deepcopy(live)
+        leaving = clone(live)
         metadata = leaving["metadata"]
         held = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(options.get("propagationPolicy", ""))
         if held and held not in metadata.setdefault("finalizers", []):
@@ -269,9 +294,9 @@ class ApiServer:
         require_home(asked, self._store.get(NAMESPACE, "", asked.namespace))
         return fresh(asked, obj, self._store)
 
-    def _admitted(self, asked: Aimed, new: Obj) -> Obj:
+    def _admitted(self, asked: Aimed, new: Obj, live: Obj) -> Obj:
         try:
-            return asked.served.normalize(new)
+            return asked.served.normalize(new, live)
         except ValueError as error:
             raise asked.invalid(str(error)) from None
 

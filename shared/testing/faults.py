@@ -11,16 +11,27 @@ from shared.kube import Request, Response, Unavailable
 When = Callable[[str, str], bool]
 """Whether a fault concerns a request, by its method and path."""
 
-WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+CALL = "CALL"
+"""The method by which faults and logs know a step on the database, which is a write like any other."""
+
+WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE", CALL})
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 
 
 class Crash(BaseException):
-    """The operator's process ends here: nothing of its code runs on (so this is no Exception)."""
+    """The operator's process ends here: nothing of its code runs on (so this is no Exception).
+
+    Attributes:
+        request: what it asked last.
+    """
+
+    def __init__(self, message: str, request: Request) -> None:
+        super().__init__(message)
+        self.request = request
 
 
 def writes(method: str, _: str) -> bool:
-    """Every mutating request."""
+    """Every mutating request, and every step on the database."""
     return method in WRITES
 
 
@@ -48,10 +59,14 @@ class Faults:
     """A script of faults. Each strikes `times` requests (None: all) among those that `when` tells, after `skip`.
 
     Where several concern a request, the one that was scripted first strikes; only those asked count it.
+
+    Attributes:
+        on_strike: is told when a fault strikes, before anything comes of the request.
     """
 
     def __init__(self) -> None:
         self._script: list[_Fault] = []
+        self.on_strike: Callable[[], None] = lambda: None
 
     def answer(
         self,
@@ -114,6 +129,7 @@ class Faults:
                 fault.times -= 1
                 if not fault.times:
                     self._script.remove(fault)
+            self.on_strike()
             return fault
         return None
 
@@ -126,7 +142,7 @@ def strike(fault: _Fault, request: Request) -> Response:
         Unavailable: no answer comes.
     """
     if fault.crash:
-        raise Crash(f"{'after' if fault.landed else 'before'} {request}")
+        raise Crash(f"{'after' if fault.landed else 'before'} {request}", request)
     if fault.answer is None:
         raise Unavailable(f"no answer from the API server: timed out ({request})")
     return fault.answer

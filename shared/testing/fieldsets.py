@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from shared.kube import Obj
@@ -30,7 +31,7 @@ class DuplicateKey(ValueError):
     """Two items of a list that is a map by keys have the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """Where a kind's fields differ from the rule (maps granular, lists atomic).
 
@@ -55,17 +56,13 @@ class Schema:
             MissingKey: an item cannot be named.
             DuplicateKey: two items cannot be told apart.
         """
-        names = [step[2:] for step in path if step.startswith("f:")]
-        candidates = (".".join(names[-2:]), names[-1] if names else "")
         if isinstance(value, dict):
-            suffix = "" if not path or path[-1].startswith("f:") else "[]"
-            atomic = any(name + suffix in self.atomic for name in candidates)
-            return None if atomic else {f"f:{key}": part for key, part in value.items()}
+            return None if _rule(self, path).atomic else {f"f:{key}": part for key, part in value.items()}
         if isinstance(value, list):
-            if any(name in self.sets for name in candidates):
+            rule = _rule(self, path)
+            if rule.is_set:
                 return {f"v:{_json(item)}": item for item in value}
-            keys = next((self.keys[name] for name in candidates if name in self.keys), None)
-            return None if keys is None else self._items(".".join(names), keys, value)
+            return None if rule.keys is None else self._items(".".join(_names(path)), rule.keys, value)
         return None
 
     def _items(self, where: str, keys: tuple[str, ...], items: list[Obj]) -> dict[str, Any]:
@@ -80,6 +77,30 @@ class Schema:
                 raise DuplicateKey(f".{where}: duplicate entries for key {step.removeprefix('k:')}")
             parts[step] = item
         return parts
+
+
+class _Rule(NamedTuple):
+    """What a schema says of the value at a path: of a map the first, of a list the others."""
+
+    atomic: bool
+    is_set: bool
+    keys: tuple[str, ...] | None
+
+
+@cache
+def _rule(schema: Schema, path: Path) -> _Rule:
+    names = _names(path)
+    candidates = (".".join(names[-2:]), names[-1] if names else "")
+    suffix = "" if not path or path[-1].startswith("f:") else "[]"
+    return _Rule(
+        any(name + suffix in schema.atomic for name in candidates),
+        any(name in schema.sets for name in candidates),
+        next((schema.keys[name] for name in candidates if name in schema.keys), None),
+    )
+
+
+def _names(path: Path) -> list[str]:
+    return [step[2:] for step in path if step.startswith("f:")]
 
 
 class Change(NamedTuple):
@@ -104,6 +125,8 @@ def compare(schema: Schema, old: Any, new: Any) -> Change:
     change: dict[str, set[Path]] = {"added": set(), "modified": set(), "removed": set()}
 
     def walk(path: Path, before: Any, after: Any) -> None:
+        if before == after:  # most of an object, most of the time
+            return
         parts = [{} if side is _MISSING else schema.parts(path, side) or {} for side in (before, after)]
         for step in parts[0] | parts[1]:
             walk((*path, step), parts[0].get(step, _MISSING), parts[1].get(step, _MISSING))
@@ -133,8 +156,9 @@ def with_maps(fields: Iterable[Path]) -> FieldSet:
     return frozenset(around | set(fields))
 
 
-def encode(fields: Iterable[Path]) -> Obj:
-    """A set as fieldsV1: a member with members below it is marked by `.`."""
+@lru_cache(maxsize=1024)
+def encode(fields: FieldSet) -> Obj:
+    """A set as fieldsV1: a member with members below it is marked by `.`; not to be changed."""
     root: Obj = {}
     for path in sorted(fields, key=lambda path: (-len(path), path)):  # deepest first: what is below is there already
         node = root

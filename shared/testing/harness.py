@@ -3,52 +3,90 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from shared.events import Recorder
-from shared.kube import EVENT, Kube, Obj, Request
-from shared.queue import Queue
+from shared.kube import EVENT, Kind, Kube, Obj, Request, error_of, resource_version
+from shared.plan import Call
+from shared.queue import Key, Queue
 from shared.reconciler import Controller, Reconciler
 from shared.testing.apiserver import ApiServer
+from shared.testing.faults import CALL, strike
 from shared.testing.workloads import Workloads
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "default"
 
+TURNS = 200
+"""Turns of operator and workloads within which they come to rest."""
+
+RESTLESS = "operator and workloads do not come to rest"
+
+View = Mapping[Kind, Obj]
+"""A list of each kind that an operator watches."""
+
 
 class Harness:
     """A controller, the server it works on, and the workloads that its objects ask for.
 
-    What the server tells enters the cache at once, unless `server.watches` holds it back; `run` handles the keys that
-    wait.
+    What the server tells enters the cache at once, unless `server.watches` or one of the attributes below holds it
+    back; `run` handles the keys that wait.
+
+    Args:
+        view: what it lists when it starts; without one it lists what there is.
+
+    Attributes:
+        deaf: kinds whose watch is broken: nothing of them is heard, until `relist` or `catch_up`.
+        lags: whether news come only when the operator has nothing else to do: a retry comes before them.
     """
 
-    def __init__(self, controller: Controller[Any, Any], *, workloads: Workloads | None = None) -> None:
+    def __init__(
+        self,
+        controller: Controller[Any, Any],
+        *,
+        workloads: Workloads | None = None,
+        clock: Callable[[], datetime] = lambda: NOW,
+        view: View | None = None,
+    ) -> None:
         self.controller = controller
         self.workloads = workloads or Workloads(ApiServer([controller.kind]))
         self.server = self.workloads.server
         self.person = self.server.actor("kubectl")
         self.alive = True
+        self.deaf: set[Kind] = set()
+        self.lags = False
+        self._late: list[tuple[Kind, Obj]] = []
+        self._clock = clock
         kube = Kube(self.server, manager=controller.name)
-        self.queue = Queue(controller.name, jitter=lambda: 0.0)
+        self.queue = _TimelessQueue(controller.name, jitter=lambda: 0.0)
         self.recorder = Recorder(kube, component=controller.name)
         self.cache = controller.cache(self.queue.add)
+        tried = dataclasses.replace(controller, call=self._call)
         self.reconciler = Reconciler(
-            controller, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=lambda: NOW
+            tried, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=clock
         )
         for kind in controller.kinds:
             self.server.subscribe(lambda event, kind=kind: self._hear(kind, event), kind)  # type: ignore[misc]
-        self.relist()
+        self._listed: dict[Kind, int] = {}
+        self.relist(view)
 
-    def relist(self) -> None:
+    def relist(self, view: View | None = None) -> None:
         """List everything, as after a restart or a broken watch."""
-        for kind in self.controller.kinds:
-            query = {"labelSelector": self.controller.labels_of(kind)}
-            listing = self.server.handle(Request("GET", kind.path(), query)).body
-            items = [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in listing["items"]]
-            for key in self.cache.replace(kind, None, listing | {"items": items}):
+        for kind, listing in (view or look(self.controller, self.server)).items():
+            self.deaf.discard(kind)
+            self._listed[kind] = resource_version(listing)
+            for key in self.cache.replace(kind, None, listing):
                 self.queue.add(key)
+
+    def catch_up(self) -> None:
+        """Hear of everything since the last list, as a watch that begins there tells it."""
+        self.deaf.clear()
+        for kind, event in self.server.watches.history:
+            if kind in self.controller.kinds and resource_version(event["object"]) > self._listed[kind]:
+                self._hear(kind, event)
 
     def apply(self, name: str, **spec: Any) -> Obj:
         """A person applies a resource."""
@@ -78,16 +116,35 @@ class Harness:
         return results
 
     async def settle(self) -> None:
-        """Let operator and workloads take turns until both rest; failures are retried at once, not after their wait."""
-        for _ in range(200):
+        """Let operator and workloads take turns until both rest.
+
+        Raises:
+            AssertionError: they do not come to rest.
+        """
+        assert await self.rests(TURNS), RESTLESS
+
+    async def rests(self, turns: int) -> bool:
+        """Let operator and workloads take turns until both rest, and what waits for a time finds nothing new to do.
+
+        Failures are retried at once, not after their wait; timers ring when nothing else happens.
+
+        Returns:
+            Whether they came to rest within so many turns.
+        """
+        rung = None
+        for _ in range(turns):
             moved = bool(await self.run())
-            for key in self.cache.keys(self.controller.kind):
-                if self.queue.failures(key):
-                    self.queue.add(key)
+            if self._retry():
+                await self.run()
+            if self._hear_late():
+                continue
             moved |= self.workloads.step() or bool(self.server.collect_garbage())
-            if not moved and not len(self.queue):
-                return
-        raise AssertionError("operator and workloads do not come to rest")
+            if moved or self._retry() or len(self.queue):
+                continue
+            if rung == self._progress or not self.queue.ring():
+                return True
+            rung = self._progress
+        return False
 
     async def events(self) -> list[tuple[str, int]]:
         """Reason and count of the events that were written, in order."""
@@ -98,14 +155,85 @@ class Harness:
         written.sort(key=lambda obj: int(obj["metadata"]["resourceVersion"]))
         return [(obj["reason"], obj["count"]) for obj in written]
 
-    def restart(self) -> Harness:
-        """The operator is gone and hears nothing any more; a new one begins with an empty cache and a list."""
+    def stop(self) -> None:
+        """The operator is gone and hears nothing any more."""
         self.alive = False
         self.queue.close()
-        return Harness(self.controller, workloads=self.workloads)
 
-    def _hear(self, kind: Any, event: Obj) -> None:
-        if not self.alive:
+    def restart(self) -> Harness:
+        """The operator is gone; a new one begins with an empty cache and a list."""
+        self.stop()
+        return Harness(self.controller, workloads=self.workloads, clock=self._clock)
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        """Differs when anything was changed in between."""
+        return self.server.version, len(self.server.log.writes(changed=True))
+
+    def _retry(self) -> bool:
+        """Let keys that failed be tried again; returns whether there are any."""
+        failed = [key for key in self.cache.keys(self.controller.kind) if self.queue.failures(key)]
+        for key in failed:
+            self.queue.add(key)
+        return bool(failed)
+
+    def _hear(self, kind: Kind, event: Obj) -> None:
+        if not self.alive or kind in self.deaf:
             return
+        if self.lags:
+            self._late.append((kind, event))
+        else:
+            self._enter(kind, event)
+
+    def _hear_late(self) -> bool:
+        """Hear what was late; returns whether there was anything."""
+        late, self._late = self._late, []
+        for kind, event in late:
+            self._enter(kind, event)
+        return bool(late)
+
+    def _enter(self, kind: Kind, event: Obj) -> None:
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
         (self.cache.gone if event["type"] == "DELETED" else self.cache.seen)(kind, obj)
+
+    async def _call(self, call: Call) -> None:
+        """A step on the database is a write like any other: it is logged, and struck by faults."""
+        request = Request(CALL, str(call), body=call)
+        fault = self.server.faults.next(request)
+        if fault is None or fault.landed:
+            await self.controller.call(call)
+        self.server.log.enter_call(call, landed=fault is None or fault.landed)
+        if fault is not None:
+            raise error_of(strike(fault, request), request)
+
+
+def look(controller: Controller[Any, Any], server: ApiServer) -> View:
+    """What an operator would list now."""
+    view = {}
+    for kind in controller.kinds:
+        listing = server.handle(Request("GET", kind.path(), {"labelSelector": controller.labels_of(kind)})).body
+        items = [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in listing["items"]]
+        view[kind] = listing | {"items": items}
+    return view
+
+
+class _TimelessQueue(Queue):
+    """A queue whose timers ring when they are told to."""
+
+    def __init__(self, name: str, *, jitter: Callable[[], float]) -> None:
+        super().__init__(name, jitter=jitter)
+        self._later: set[Key] = set()
+
+    def add(self, key: Key) -> None:
+        self._later.discard(key)
+        super().add(key)
+
+    def add_after(self, key: Key, seconds: float) -> None:  # noqa: ARG002
+        self._later.add(key)
+
+    def ring(self) -> bool:
+        """Let all timers ring; returns whether there are any."""
+        keys = sorted(self._later)
+        for key in keys:
+            self.add(key)
+        return bool(keys)

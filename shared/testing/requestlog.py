@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.kube import Response
-from shared.testing.faults import WRITES
+from shared.plan import Call
+from shared.testing.faults import CALL, WRITES
 from shared.testing.requests import Aimed
 
 
@@ -15,11 +16,12 @@ class Write(NamedTuple):
     """A mutating request and what came of it.
 
     Attributes:
-        verb: CREATE, APPLY, PATCH, UPDATE or DELETE.
+        verb: CREATE, APPLY, PATCH, UPDATE or DELETE; CALL is a step on the database, whose name is what it says.
         manager: the field manager; empty for deletions.
         changed: whether the server's state changed: not by a no-op, nor by a request that was refused or lost.
         resource_version: of the object afterwards; 0 where the request failed or the object is gone.
         status: HTTP status of the server's answer, even if a fault kept it back; 0 if it was never asked.
+        pinned: whether it named the UID or the resourceVersion of the object that it meant.
     """
 
     verb: str
@@ -31,9 +33,12 @@ class Write(NamedTuple):
     changed: bool
     resource_version: int
     status: int
+    pinned: bool = False
 
     def __str__(self) -> str:
         """Short enough to list in an assertion: `APPLY Deployment cache/orders`."""
+        if self.verb == CALL:
+            return f"CALL {self.name}"
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.verb} {self.kind} {place}" + (f"/{self.subresource}" if self.subresource else "")
 
@@ -79,7 +84,18 @@ class RequestLog:
         manager = "" if asked.request.method == "DELETE" else asked.manager
         status = answer.status if answer is not None else 0
         place = (asked.kind.name, asked.namespace, name, asked.subresource)
-        self.all_writes.append(Write(asked.verb, *place, manager, changed, version, status))
+        body = asked.request.body or {}
+        pins = body.get("metadata", {}) | body.get("preconditions", {})
+        pinned = bool(pins.get("uid") or pins.get("resourceVersion"))
+        self.all_writes.append(Write(asked.verb, *place, manager, changed, version, status, pinned))
+
+    def enter_call(self, call: Call, *, landed: bool) -> None:
+        """Note a step on the database.
+
+        Args:
+            landed: whether it was carried out.
+        """
+        self.all_writes.append(Write(CALL, type(call).__name__, "", str(call), "", "", landed, 0, 200 if landed else 0))
 
     def reset(self) -> None:
         self.all_writes.clear()

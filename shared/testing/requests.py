@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shared.kube import APPLY_PATCH, Kind, Obj, Request, Response
+from shared.testing.clone import clone
 from shared.testing.served import Served
 
 
@@ -103,7 +103,7 @@ class Aimed:
                 known = {"": True, "status": served.status, "scale": bool(served.replicas)}.get(subresource, False)
                 homeless = kind.namespaced and bool(name) and not namespace
                 if known and len(rest) <= 3 and not homeless and (kind.namespaced or not namespace):
-                    own = dataclasses.replace(request, body=copy.deepcopy(request.body))
+                    own = dataclasses.replace(request, body=clone(request.body))
                     return cls(own, served, namespace, name, subresource)
         raise Failure(404, "NotFound", f"the server could not find the requested resource ({request.path})")
 

@@ -11,14 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kube import CRD, DEPLOYMENT, EVENT, POD, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kube import (
+    AUTOSCALER,
+    CRD,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    LEASE,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    Obj,
+)
 from shared.testing.fieldsets import Schema
 
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
-POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-SECRET = Kind("", "v1", "Secret", "secrets")
 VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 
 CUSTOM = Schema(
@@ -92,9 +102,15 @@ class Served:
     built_in: bool = False
     schema: Schema = CUSTOM
 
-    def normalize(self, obj: Obj) -> Obj:
-        """The object as the server would keep it: without nulls, without what Go leaves out, with defaults."""
-        kept: Obj = _as_go_writes(obj) if self.built_in else _without_nulls(obj)
+    def normalize(self, obj: Obj, live: Obj) -> Obj:
+        """The object as the server would keep it: without nulls, without what Go leaves out, with defaults.
+
+        Args:
+            live: as it is kept now, empty if it is not; what is taken from it unchanged is so already.
+        """
+        taken = {key: part for key, part in obj.items() if key != "metadata" and part is live.get(key)}
+        rest = {key: part for key, part in obj.items() if key not in taken}
+        kept: Obj = taken | (_as_go_writes(rest) if self.built_in else _without_nulls(rest))
         metadata = kept["metadata"]
         for name in ("labels", "annotations", "finalizers", "ownerReferences"):
             if not metadata.get(name, True):
@@ -155,6 +171,27 @@ def _admit_deployment(obj: Obj) -> None:
     spec.setdefault("progressDeadlineSeconds", 600)
 
 
+def _admit_stateful_set(obj: Obj) -> None:
+    _admit_workload(obj)
+    spec = obj["spec"]
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("revisionHistoryLimit", 10)
+    strategy = spec.setdefault("updateStrategy", {})
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    kept = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    kept.setdefault("whenDeleted", "Retain")
+    kept.setdefault("whenScaled", "Retain")
+
+
+def _admit_autoscaler(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("minReplicas", 1)
+    if spec.get("maxReplicas", 0) < spec["minReplicas"]:
+        raise ValueError("spec.maxReplicas: Invalid value: must be greater than or equal to `minReplicas`")
+
+
 def _admit_pod_spec(spec: Obj) -> None:
     defaults = {
         "restartPolicy": "Always",
@@ -192,16 +229,21 @@ def _admit_service(obj: Obj) -> None:
     obj.setdefault("status", {}).setdefault("loadBalancer", {})
 
 
+_SET_FOR_GOOD = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy")
+"""What of a StatefulSet can never change."""
+
+
 def built_in_kinds() -> tuple[Served, ...]:
     """What every cluster serves, as far as operators of databases meet it."""
     plain = {"built_in": True, "schema": BUILT_IN, "status": False, "generation": False}
     workload = {"built_in": True, "schema": BUILT_IN, "replicas": "spec.replicas", "fixed": ("spec.selector",)}
     return (
         Served(DEPLOYMENT, _admit_deployment, **workload),  # type: ignore[arg-type]
-        Served(STATEFUL_SET, _admit_workload, **workload),  # type: ignore[arg-type]
+        Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _SET_FOR_GOOD}),  # type: ignore[arg-type]
         Served(POD, _admit_pod, built_in=True, schema=BUILT_IN),
         Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),
-        Served(POD_DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
+        Served(DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
+        Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
         Served(VOLUME_CLAIM, built_in=True, schema=BUILT_IN, generation=False),
         Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
         Served(CRD, built_in=True, schema=BUILT_IN),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from shared.kube import Kind, Obj
+from shared.testing.clone import clone
 from shared.testing.watch import Watches
 
 FIRST_VERSION = 1000
@@ -22,11 +22,18 @@ class Store:
         watches: who hears of changes.
     """
 
-    def __init__(self, kinds: Iterable[Kind], clock: Callable[[], datetime]) -> None:
-        self.version = FIRST_VERSION
+    def __init__(self, kinds: Iterable[Kind], clock: Callable[[], datetime], version: int = FIRST_VERSION) -> None:
+        self.version = version
         self.watches = Watches()
         self._clock = clock
         self._objects: dict[Kind, dict[tuple[str, str], Obj]] = {kind: {} for kind in kinds}
+
+    def fork(self, clock: Callable[[], datetime]) -> Store:
+        """Another that keeps the same, and tells others; what is written to the one, the other does not have."""
+        copy = Store((), clock, self.version)
+        copy._objects = {kind: dict(objects) for kind, objects in self._objects.items()}  # no object changes in place
+        copy.watches.history = list(self.watches.history)
+        return copy
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -54,7 +61,7 @@ class Store:
         """Forget an object; watches see its last state, at the version of its end."""
         metadata = live["metadata"]
         del self._objects[kind][metadata.get("namespace", ""), metadata["name"]]
-        last = copy.deepcopy(live)
+        last = clone(live)
         last["metadata"]["resourceVersion"] = self._next()
         self.watches.tell(kind, "DELETED", last)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable
 
 from shared.kube import Kind, Obj
+from shared.testing.clone import clone
 
 Callback = Callable[[Obj], None]
 
 
 class Watches:
-    """Tells subscribers of changes at once, or later: a held watch is how a stale cache comes about."""
+    """Tells subscribers of changes at once, or later: a held watch is how a stale cache comes about.
+
+    Attributes:
+        history: every change there was, in order.
+    """
 
     def __init__(self) -> None:
+        self.history: list[tuple[Kind, Obj]] = []
         self._subscribers: list[tuple[Callback, Kind | None]] = []
         self._held: deque[tuple[Kind, Obj]] = deque()
         self._holding = False
@@ -44,11 +49,12 @@ class Watches:
 
     def tell(self, kind: Kind, what: str, obj: Obj) -> None:
         """Enter a change: ADDED, MODIFIED or DELETED."""
-        self._held.append((kind, {"type": what, "object": copy.deepcopy(obj)}))
+        self.history.append((kind, {"type": what, "object": obj}))
+        self._held.append(self.history[-1])
         if not self._holding:
             self.release()
 
     def _deliver(self, kind: Kind, event: Obj) -> None:
         for callback, wanted in self._subscribers:
             if wanted in (None, kind):
-                callback(copy.deepcopy(event))
+                callback(clone(event))

@@ -1,4 +1,4 @@
-"""Kubernetes' Deployment controller, scheduler and kubelet, one deterministic move at a time.
+"""Kubernetes' controllers of Deployments and StatefulSets, scheduler and kubelet, one deterministic move at a time.
 
 Pods belong to their Deployment directly (there are no ReplicaSets), but are named, labelled, rolled and counted as a
 cluster does it.
@@ -6,34 +6,39 @@ cluster does it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable
 
 from shared.kube import DEPLOYMENT, POD, Obj
 from shared.testing.apiserver import ApiServer
+from shared.testing.replicas import counted, is_leaving, is_of, is_ready, replica, template_hash, word
+from shared.testing.statefulsets import StatefulSets
 
 HASH = "pod-template-hash"
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Workloads:
-    """Makes what Deployments ask for happen.
+    """Makes what Deployments and StatefulSets ask for happen.
 
     Args:
-        server: where the Deployments and pods are.
+        server: where they and their pods are.
         trouble: why a pod is not ready: empty if it is, `Unready` if it runs but fails its readiness probe, and any
             other word as the reason for which its container waits (CrashLoopBackOff, ImagePullBackOff). It may be
             replaced at any time.
+        made: how many pods and addresses were made before: the next ones get other names.
     """
 
-    def __init__(self, server: ApiServer, *, trouble: Callable[[Obj], str] = lambda _: "") -> None:
+    def __init__(self, server: ApiServer, *, trouble: Callable[[Obj], str] = lambda _: "", made: int = 0) -> None:
         self.trouble = trouble
         self.server = server
         self._controller = server.actor("kube-controller-manager")
         self._kubelet = server.actor("kubelet")
-        self._made = 0
+        self._stateful_sets = StatefulSets(server)
+        self._made = made
+
+    def fork(self, server: ApiServer) -> Workloads:
+        """The same for a fork of the server."""
+        return Workloads(server, trouble=self.trouble, made=self._made)
 
     def settle(self, limit: int = 1000) -> int:
         """Move until nothing moves any more; returns the number of moves.
@@ -47,7 +52,7 @@ class Workloads:
         raise AssertionError(f"the workloads still move after {limit} moves")
 
     def step(self) -> bool:
-        """Make one move: end a pod, start one, create or delete one for a Deployment, or write a Deployment's status.
+        """Make one move: end a pod, start one, create or delete one for its owner, or write an owner's status.
 
         Returns:
             Whether there was one to make.
@@ -55,7 +60,9 @@ class Workloads:
         pods = [pod for _, pod in self.server.objects(POD)]
         if any(self._run(pod) for pod in pods):
             return True
-        return any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT))
+        if any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT)):
+            return True
+        return self._stateful_sets.step()
 
     # The kubelet.
 
@@ -125,13 +132,13 @@ class Workloads:
     def _control(self, deployment: Obj) -> bool:
         if deployment["metadata"].get("deletionTimestamp"):
             return False
-        pods = [pod for pod in self._pods_of(deployment) if not pod["metadata"].get("deletionTimestamp")]
+        pods = [pod for pod in self._pods_of(deployment) if not is_leaving(pod)]
         return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
 
     def _scale_and_roll(self, deployment: Obj, pods: list[Obj]) -> bool:
         """Create or delete one pod, within what the strategy allows."""
         wanted = deployment["spec"]["replicas"]
-        old = [pod for pod in pods if pod["metadata"]["labels"][HASH] != _hash(deployment)]
+        old = [pod for pod in pods if pod["metadata"]["labels"][HASH] != template_hash(deployment)]
         new = [pod for pod in pods if pod not in old]
         if len(new) > wanted:
             return self._delete(_least_wanted(new))
@@ -139,30 +146,18 @@ class Workloads:
         recreates = deployment["spec"]["strategy"]["type"] == "Recreate"
         if len(new) < wanted and (len(pods) < wanted + surge or not old) and not (old and recreates):
             return self._create(deployment)
-        lost = [pod for pod in old if not _ready(pod)]
+        lost = [pod for pod in old if not is_ready(pod)]
         if lost:
             return self._delete(lost[0])  # an old pod that serves nobody is never worth waiting for
-        if old and (recreates or len([pod for pod in pods if _ready(pod)]) > wanted - unavailable):
+        if old and (recreates or len([pod for pod in pods if is_ready(pod)]) > wanted - unavailable):
             return self._delete(old[0])
         return False
 
     def _create(self, deployment: Obj) -> bool:
-        metadata, template = deployment["metadata"], deployment["spec"]["template"]
-        digest = _hash(deployment)
+        digest = template_hash(deployment)
         self._made += 1
-        name = f"{metadata['name']}-{digest}-{_word(self._made)}"
-        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": metadata["name"], "uid": metadata["uid"]}
-        about = template.get("metadata", {})
-        pod = {
-            "metadata": {
-                "name": name,
-                "namespace": metadata["namespace"],
-                "labels": about.get("labels", {}) | {HASH: digest},
-                "annotations": about.get("annotations", {}),
-                "ownerReferences": [reference | {"controller": True, "blockOwnerDeletion": True}],
-            },
-            "spec": template["spec"],
-        }
+        name = f"{deployment['metadata']['name']}-{digest}-{word(self._made)}"
+        pod = replica(deployment, DEPLOYMENT, name, {HASH: digest})
         self._controller.create(POD, pod)
         return True
 
@@ -172,13 +167,13 @@ class Workloads:
 
     def _report(self, deployment: Obj, pods: list[Obj]) -> bool:
         wanted, before = deployment["spec"]["replicas"], deployment.get("status", {})
-        ready = sum(map(_ready, pods))
-        updated = sum(pod["metadata"]["labels"][HASH] == _hash(deployment) for pod in pods)
+        ready = sum(map(is_ready, pods))
+        updated = sum(pod["metadata"]["labels"][HASH] == template_hash(deployment) for pod in pods)
         available = ready >= wanted - _allowance(deployment)[1]
         counts = {"replicas": len(pods), "readyReplicas": ready, "updatedReplicas": updated, "availableReplicas": ready}
         counts["unavailableReplicas"] = max(0, wanted - ready)
         status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
-        status |= {name: count or None for name, count in counts.items()}  # the API leaves zeros out
+        status |= counted(counts)
         status["conditions"] = self._conditions(before, [("Available", available), ("Progressing", True)])
         if status == {key: before.get(key) for key in status}:
             return False
@@ -187,17 +182,12 @@ class Workloads:
         return True
 
     def _pods_of(self, deployment: Obj) -> list[Obj]:
-        uid = deployment["metadata"]["uid"]
-        return [
-            pod
-            for _, pod in self.server.objects(POD)
-            if any(ref["uid"] == uid for ref in pod["metadata"].get("ownerReferences", ()))
-        ]
+        return [pod for _, pod in self.server.objects(POD) if is_of(pod, deployment)]
 
 
 def _least_wanted(pods: list[Obj]) -> Obj:
     """What a ReplicaSet deletes first: a pod that is not ready, else the youngest."""
-    return min(pods, key=lambda pod: (_ready(pod), -int(pod["metadata"]["resourceVersion"])))
+    return min(pods, key=lambda pod: (is_ready(pod), -int(pod["metadata"]["resourceVersion"])))
 
 
 def _allowance(deployment: Obj) -> tuple[int, int]:
@@ -211,22 +201,3 @@ def _allowance(deployment: Obj) -> tuple[int, int]:
 
 def _count(value: int | str, whole: int, rounded: Callable[[float], int]) -> int:
     return value if isinstance(value, int) else rounded(int(value.rstrip("%")) * whole / 100)
-
-
-def _ready(pod: Obj) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-
-
-def _hash(deployment: Obj) -> str:
-    template = json.dumps(deployment["spec"]["template"], sort_keys=True)
-    return _word(int.from_bytes(hashlib.sha256(template.encode()).digest()[:5]), 9)
-
-
-def _word(number: int, length: int = 5) -> str:
-    """A number in the letters of generated names, which spell nothing."""
-    word = ""
-    for _ in range(length):
-        number, letter = divmod(number, len(_LETTERS))
-        word = _LETTERS[letter] + word
-    return word

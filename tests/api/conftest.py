@@ -11,8 +11,9 @@ import pytest
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from operators.memcached.api import API
-from shared.kube import HttpTransport, Kube, load_configuration
-from shared.process import install_crds
+from shared.connection import HttpTransport, load_configuration
+from shared.install import install_crds
+from shared.kube import Kube
 from tests.api.gate import Gate
 from tests.api.running import NAME, Operator
 from tests.api.world import World

@@ -8,16 +8,20 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from e2e.cluster.network import free_ports
-from operators.memcached.__main__ import controller
-from shared.kube import HttpTransport, Kube, Request, Response, Transport, Unavailable, load_configuration
+from operators.memcached.__main__ import OPERATOR, controller
+from shared.connection import HttpTransport, load_configuration
+from shared.kube import Kind, Request, Response, Transport, Unavailable
 from shared.options import parse_options
 from shared.process import Process
 from shared.testing.faults import WRITES, Faults, strike
+from tests.unit.memcached.fleet import Fleet
 
 NAME = "memcached-operator"
 
@@ -84,22 +88,40 @@ class Operator:
         namespaces: what it watches; none means all.
         host: the API server's address, where something stands between.
         name: its name; two of one name would fight for the same objects.
+        flags: what else it is told.
+
+    Attributes:
+        fleet: the servers that it finds behind the pods.
     """
 
     def __init__(
-        self, kubeconfig: Path, *namespaces: str, host: str = "", name: str = NAME, resync: float = 3600
+        self,
+        kubeconfig: Path,
+        *namespaces: str,
+        host: str = "",
+        name: str = NAME,
+        resync: float = 3600,
+        flags: Sequence[str] = (),
     ) -> None:
         self.wire = Wire()
+        self.fleet = Fleet()
+        self._operator = replace(OPERATOR, controller=partial(controller, connect=self.fleet.connect))
         self._kubeconfig = str(kubeconfig)
         self._host = host
         (port,) = free_ports(1)
         self._ready = f"http://127.0.0.1:{port}/readyz"
         arguments = ["--watch-namespace", ",".join(namespaces), "--resync", str(resync), "--operator-name", name]
         addresses = ["--metrics-bind-address", "0", "--health-probe-bind-address", f"127.0.0.1:{port}"]
-        self._options = parse_options(NAME, "memcached", [*arguments, *addresses], {})
+        arguments += ["--exporter-image", "memcached-operator:test"]
+        self._options = parse_options(NAME, "memcached", [*arguments, *addresses, *flags], {})
         self._thread: threading.Thread | None = None
         self._begun = threading.Event()
         self._error: BaseException | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What it watches."""
+        return self._operator.controller(self._options).kinds
 
     def start(self) -> None:
         """Start, and wait until its cache is filled."""
@@ -120,6 +142,15 @@ class Operator:
             return
         if self._begun.wait(5) and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
+        self._join(thread)
+
+    def ended(self) -> None:
+        """Wait until it ends by itself; raises what it ended with."""
+        thread, self._thread = self._thread, None
+        assert thread is not None, "it does not run"
+        self._join(thread)
+
+    def _join(self, thread: threading.Thread) -> None:
         thread.join(15)
         assert not thread.is_alive(), "the operator did not end"
         if self._error:
@@ -148,9 +179,8 @@ class Operator:
         configuration.host = self._host or configuration.host
         transport = HttpTransport(configuration)
         self.wire.transport = transport
-        kube = Kube(self.wire, manager=self._options.operator_name)
         try:
-            await Process(controller(self._options), self._options, kube, configuration).run()
+            await Process(self._operator, self._options, self.wire, configuration).run()
         finally:
             await transport.close()
 

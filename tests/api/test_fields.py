@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from e2e.cluster.controlplane import ControlPlane
-from operators.memcached import resources
+from operators.memcached import resources, template
 from operators.memcached.api import Memcached
 from shared.fields import difference
-from shared.kube import DEPLOYMENT, SERVICE, Kind, Obj
-from tests.api.world import World
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from tests.api.world import EVERYTHING, World
 
 Edit = Callable[[Obj], Any]
 
@@ -28,6 +28,12 @@ SPECS = st.fixed_dictionaries(
     optional={
         "memoryMB": st.sampled_from([64, 1024]),
         "containerPort": st.sampled_from([11211, 11311]),
+        "warmRestart": st.booleans(),
+        "auth": st.just({"secretName": "users"}),
+        "tls": st.sampled_from([{"secretName": "a"}, {"secretName": "a", "clientAuth": "required"}]),
+        "metrics": st.sampled_from([{}, {"port": 9151}, {"enabled": False}]),
+        "podDisruptionBudget": st.sampled_from([{"minAvailable": 1}, {"maxUnavailable": "50%"}]),
+        "autoscaling": st.sampled_from([{"maxReplicas": 3}, {"minReplicas": 2, "maxReplicas": 4}]),
         "extraArgs": st.lists(st.sampled_from(["--disable-evictions", "-v"]), max_size=2),
         "labels": st.dictionaries(st.sampled_from(["team", "tier"]), st.sampled_from(["a", "b"]), max_size=2),
         "annotations": st.dictionaries(st.sampled_from(["x/y", "z"]), st.sampled_from(["", "1"]), max_size=2),
@@ -71,26 +77,63 @@ ANYWHERE: dict[str, Edit] = {
     "a finalizer": lambda obj: obj["metadata"].update(finalizers=["example.com/theirs"]),
 }
 
+TEMPLATE: dict[str, Edit] = ANYWHERE | {
+    "replicas": lambda obj: obj["spec"].update(replicas=2),
+    "an image": lambda obj: container(obj).update(image="memcached:1.6.18"),
+    "arguments removed": lambda obj: container(obj).pop("args", None),
+    "their variable": lambda obj: container(obj).setdefault("env", []).append({"name": "C", "value": "3"}),
+    "all variables removed": lambda obj: container(obj).pop("env", None),
+    "resources written otherwise": lambda obj: container(obj)["resources"].update(requests={"cpu": "0.05"}),
+    "resources removed": lambda obj: container(obj).pop("resources", None),
+    "a probe removed": lambda obj: container(obj).pop("livenessProbe", None),
+    "a probe changed": lambda obj: container(obj)["readinessProbe"].update(periodSeconds=7),
+    "a port's name": lambda obj: container(obj)["ports"][0].pop("name", None),
+    "their container": lambda obj: obj["spec"]["template"]["spec"]["containers"].append(
+        {"name": "theirs", "image": "theirs:1"}
+    ),
+    "no security context": lambda obj: container(obj).pop("securityContext", None),
+    "their toleration": lambda obj: obj["spec"]["template"]["spec"].update(tolerations=[{"operator": "Exists"}]),
+    "no spreading": lambda obj: obj["spec"]["template"]["spec"].pop("topologySpreadConstraints", None),
+    "their volume": lambda obj: (
+        obj["spec"]["template"]["spec"].setdefault("volumes", []).append({"name": "theirs", "emptyDir": {}})
+    ),
+    "a mount that may be written": lambda obj: (container(obj).get("volumeMounts") or [{}])[0].update(readOnly=False),
+    "an annotation of the pods removed": lambda obj: obj["spec"]["template"]["metadata"].pop("annotations", None),
+    "a field of theirs": lambda obj: obj["spec"].update(minReadySeconds=1),
+}
+
 EDITS: dict[Kind, dict[str, Edit]] = {
-    DEPLOYMENT: ANYWHERE
+    DEPLOYMENT: TEMPLATE,
+    STATEFUL_SET: TEMPLATE
     | {
-        "replicas": lambda obj: obj["spec"].update(replicas=2),
-        "an image": lambda obj: container(obj).update(image="memcached:1.6.18"),
-        "arguments removed": lambda obj: container(obj).pop("args", None),
-        "their variable": lambda obj: container(obj).setdefault("env", []).append({"name": "C", "value": "3"}),
-        "all variables removed": lambda obj: container(obj).pop("env", None),
-        "resources written otherwise": lambda obj: container(obj)["resources"].update(requests={"cpu": "0.05"}),
-        "resources removed": lambda obj: container(obj).pop("resources", None),
-        "a probe removed": lambda obj: container(obj).pop("livenessProbe", None),
-        "a probe changed": lambda obj: container(obj)["readinessProbe"].update(periodSeconds=7),
-        "a port's name": lambda obj: container(obj)["ports"][0].pop("name", None),
-        "their container": lambda obj: obj["spec"]["template"]["spec"]["containers"].append(
-            {"name": "theirs", "image": "theirs:1"}
+        "a partition": lambda obj: obj["spec"]["updateStrategy"]["rollingUpdate"].update(partition=1),
+        "what becomes of volumes": lambda obj: obj["spec"]["persistentVolumeClaimRetentionPolicy"].update(
+            whenDeleted="Delete"
         ),
-        "no security context": lambda obj: container(obj).pop("securityContext", None),
-        "their toleration": lambda obj: obj["spec"]["template"]["spec"].update(tolerations=[{"operator": "Exists"}]),
-        "no spreading": lambda obj: obj["spec"]["template"]["spec"].pop("topologySpreadConstraints", None),
-        "a field of theirs": lambda obj: obj["spec"].update(minReadySeconds=1),
+    },
+    DISRUPTION_BUDGET: ANYWHERE
+    | {
+        "how many": lambda obj: obj["spec"].update(minAvailable=3) if "minAvailable" in obj["spec"] else None,
+        "their selector": lambda obj: obj["spec"]["selector"]["matchLabels"].update(team="theirs"),
+        "another policy": lambda obj: obj["spec"].update(unhealthyPodEvictionPolicy="IfHealthyBudget"),
+    },
+    AUTOSCALER: ANYWHERE
+    | {
+        "the most": lambda obj: obj["spec"].update(maxReplicas=9),
+        "no least": lambda obj: obj["spec"].pop("minReplicas", None),
+        "a behaviour of theirs": lambda obj: obj["spec"].update(
+            behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}
+        ),
+        "another target": lambda obj: obj["spec"]["metrics"][0]["containerResource"]["target"].update(
+            averageUtilization=5
+        ),
+        "another metric": lambda obj: obj["spec"]["metrics"].append(
+            {
+                "type": "Resource",
+                "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 9}},
+            }
+        ),
+        "another resource": lambda obj: obj["spec"]["scaleTargetRef"].update(name="theirs"),
     },
     SERVICE: ANYWHERE
     | {
@@ -107,15 +150,25 @@ EDITS: dict[Kind, dict[str, Edit]] = {
 
 
 def desired(world: World, kind: Kind, spec: Obj) -> Obj:
-    """The object that the operator makes of a spec."""
-    resource = Memcached.parse({"metadata": world.metadata() | {"uid": "a-resource"}, "spec": spec})
+    """The object that the operator makes of a spec that asks for it."""
+    asked: dict[Kind, Obj] = {
+        STATEFUL_SET: {"workload": "StatefulSet"},
+        DISRUPTION_BUDGET: {"podDisruptionBudget": {}},
+        AUTOSCALER: {"autoscaling": {"maxReplicas": 2}},
+    }
+    given = asked.get(kind, {}) | spec
+    resource = Memcached.parse({"metadata": world.metadata() | {"uid": "a-resource"}, "spec": given})
     own = resources.owner(resource, "memcached-operator")
-    if kind == SERVICE:
-        return resources.service(resource, own)
-    return resources.deployment(resource, own, resource.spec.image_reference("memcached"))
+    pod = template.pod(resource, own, resource.spec.image_reference("memcached"), "exporter:1", "digest")
+    made = {
+        SERVICE: resources.service(resource, own),
+        DISRUPTION_BUDGET: resources.disruption_budget(resource, own),
+        AUTOSCALER: resources.autoscaler(resource, own),
+    }
+    return made.get(kind) or resources.workload(resource, own, pod)
 
 
-@pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
+@pytest.mark.parametrize("kind", EVERYTHING, ids=str)
 def test_it_is_empty_exactly_if_an_apply_changes_nothing(plane: ControlPlane, kind: Kind) -> None:
     world = World(plane)
     operator = world.actor("memcached-operator")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from shared.kube import DEPLOYMENT, POD, SERVICE
+from operators.memcached.secrets import fingerprint
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World
+from tests.unit.memcached.fleet import certificate, der, secret, tls_secret
 
 
 def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
@@ -38,6 +40,36 @@ def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, op
     assert status["servers"] == sorted(f"{address}:11211" for address in pods.values())
 
 
+def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
+    world: World, operator: Operator
+) -> None:
+    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
+    world.create(
+        size=2,
+        workload="StatefulSet",
+        warmRestart=True,
+        auth={"secretName": "users"},
+        tls={"secretName": "cache-tls", "clientAuth": "required"},
+        metrics={},
+        podDisruptionBudget={},
+        autoscaling={"minReplicas": 2, "maxReplicas": 4},
+    )
+    world.eventually(lambda: world.is_ready() and world.get(MEMCACHED)["status"].get("certificate"))
+    for kind in (STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER):
+        (obj,) = world.listed(kind)
+        assert obj["metadata"]["name"] == "cache"
+    status = world.get(MEMCACHED)["status"]
+    assert status["servers"] == [f"cache-{n}.cache.{world.namespace}.svc:11211" for n in range(2)]
+    assert status["certificate"] == fingerprint(der(certificate()))
+    ports = {port["name"]: port["port"] for port in world.get(SERVICE)["spec"]["ports"]}
+    assert ports == {"memcached": 11211, "metrics": 9150}
+    operator.wire.asked.clear()
+    world.edit(MEMCACHED, {"metadata": {"annotations": {"look": "again"}}})
+    world.eventually(lambda: len([asked for asked in operator.wire.asked if "/secrets/" in asked.path]) == 2)
+    assert operator.wire.writes == []
+
+
 def test_the_status_says_unknown_before_it_says_anything_else(world: World, operator: Operator) -> None:
     workloads, world.workloads = world.workloads, None
     world.create(size=2)
@@ -53,6 +85,7 @@ def test_the_status_says_unknown_before_it_says_anything_else(world: World, oper
         "replicas": 2,
         "readyReplicas": 2,
         "image": "memcached:1.6.38",
+        "version": "1.6.38",
         "selector": "app.kubernetes.io/component=server,app.kubernetes.io/instance=cache,"
         "app.kubernetes.io/name=memcached",
         "conditions": [],

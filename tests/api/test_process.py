@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +18,9 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import CRD, DEPLOYMENT, SERVICE, NotFound
+from shared import profiling
+from shared.kube import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
+from tests.api.replicas import Replica, answer, wait
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World
 
@@ -53,24 +54,6 @@ def addresses() -> tuple[str, str, list[str]]:
     return f"http://127.0.0.1:{probes}", f"http://127.0.0.1:{metrics}", flags
 
 
-def answer(url: str) -> tuple[int, str]:
-    """Status and text; 0 where nobody answers."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as found:
-            return found.status, found.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except (urllib.error.URLError, OSError):
-        return 0, ""
-
-
-def wait(check: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-
-
 def ends(*arguments: str | Path, **environment: str) -> tuple[int, str]:
     """Exit code and last line of an operator that cannot run."""
     with process("--log-format=text", *arguments, **environment) as running:
@@ -91,7 +74,7 @@ def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) ->
     with pytest.raises(NotFound):
         world.person.get(CRD, None, CRD_NAME)
     probes, metrics, flags = addresses()
-    with process("--install-crds", *flags, KUBECONFIG=str(bare.kubeconfig)) as running:
+    with process("--install-crds", "--no-metrics-secure", *flags, KUBECONFIG=str(bare.kubeconfig)) as running:
         wait(lambda: answer(f"{probes}/readyz") == (200, "ok"))
         assert answer(f"{probes}/healthz") == (200, "ok")
         world.create(size=2)
@@ -155,6 +138,38 @@ def test_it_ends_while_the_api_server_is_away(tmp_path: Path) -> None:
             running.send_signal(signal.SIGTERM)
             _, said = running.communicate(timeout=10)
             assert running.returncode == 0, said
+
+
+def test_what_is_under_way_is_finished_when_it_is_told_to_end(
+    world: World, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = operator.wire.request
+
+    async def slowly(request: Request) -> Response:
+        await asyncio.sleep(0.2)
+        return await ask(request)
+
+    monkeypatch.setattr(operator.wire, "request", slowly)
+    world.create(size=1)
+    wait(lambda: operator.wire.writes)
+    assert not world.reason(), "it is in the middle of it"
+    operator.stop()
+    assert world.reason() == "Creating"
+    assert [event["reason"] for event in world.events()] == ["Creating"]
+
+
+def test_profiles_are_answered_on_loopback(plane: ControlPlane, world: World) -> None:
+    with Replica.running(plane.kubeconfig, "--profiling", f"--watch-namespace={world.namespace}"):
+        status, text = answer(f"http://{profiling.ADDRESS}/debug/profile?seconds=0.2")
+        assert (status, "function calls" in text) == (200, True)
+
+
+def test_known_operators_are_printed_without_a_cluster(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "operators.memcached", "--known-operators"]
+    said = subprocess.run(
+        command, cwd=REPOSITORY, env={"HOME": str(tmp_path)}, capture_output=True, check=True, text=True
+    )
+    assert "memcacheds" in said.stdout
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -9,16 +9,13 @@ from tests.api.gate import Gate
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, OWNED, World
 
-WATCHES = 4
-"""One for each kind, in the one namespace."""
-
 
 @pytest.fixture
 def settled(world: World, gate: Gate, gated: Operator) -> World:
     """A world with one healthy resource, seen through the gate."""
     world.create(size=2)
     world.eventually(world.is_ready)
-    gate.wait_for_watches(WATCHES)
+    gate.wait_for_watches(len(gated.kinds))
     return world
 
 
@@ -77,12 +74,12 @@ def test_missed_changes_are_followed(settled: World, gate: Gate) -> None:
     settled.eventually(lambda: settled.get(SERVICE)["spec"].get("selector"))
 
 
-def test_watches_that_break_again_and_again_do_no_harm(settled: World, gate: Gate) -> None:
+def test_watches_that_break_again_and_again_do_no_harm(settled: World, gate: Gate, gated: Operator) -> None:
     def resize(size: int) -> None:
         with gate.watches_broken():
             settled.change(size=size)
         settled.eventually(lambda: settled.is_ready() and len(settled.listed(POD)) == size)
-        gate.wait_for_watches(WATCHES)
+        gate.wait_for_watches(len(gated.kinds))
 
     for size in (1, 2, 3):
         resize(size)

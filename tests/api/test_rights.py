@@ -8,11 +8,12 @@ from __future__ import annotations
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import DEPLOYMENT, SERVICE
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
 from tests.api.gate import Gate, Passed
 from tests.api.running import Operator
-from tests.api.test_taken import put_in_the_way
-from tests.api.world import OWNED, World
+from tests.api.test_taken import ASKING, put_in_the_way
+from tests.api.world import EVERYTHING, World
+from tests.unit.memcached.fleet import secret
 
 RULES = REPOSITORY / "charts" / "memcached-operator" / "files" / "rules.yaml"
 
@@ -42,10 +43,17 @@ def test_the_role_is_exactly_what_the_operator_sends(world: World, gate: Gate, g
     world.eventually(world.is_ready)
     world.change(size=2)
     world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
-    taken = {kind: f"taken-{kind.plural}" for kind in OWNED}
+    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.change(
+        workload="StatefulSet", auth={"secretName": "users"}, **ASKING[DISRUPTION_BUDGET], **ASKING[AUTOSCALER]
+    )
+    world.eventually(lambda: world.is_ready() and world.find(DEPLOYMENT) is None and world.find(AUTOSCALER))
+    world.change(workload="Deployment", auth=None, podDisruptionBudget=None, autoscaling=None)
+    world.eventually(lambda: world.is_ready() and not any(map(world.find, (STATEFUL_SET, *ASKING))))
+    taken = {kind: f"taken-{kind.plural}" for kind in EVERYTHING}
     for kind, name in taken.items():
         put_in_the_way(world, kind, name=name)
-        world.create(name)
+        world.create(name, **ASKING.get(kind, {}))
     world.eventually(lambda: all(world.reason(name) == "NotOurs" for name in taken.values()))
     for _ in range(2):  # what is told again after a restart is counted on
         world.edit(SERVICE, {"spec": {"ports": None}})

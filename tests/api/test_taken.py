@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import DEPLOYMENT, SERVICE, Kind, Obj
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.testing.served import CONFIG_MAP
 from tests.api.running import Operator
-from tests.api.world import MEMCACHED, OWNED, World, masked
+from tests.api.world import EVERYTHING, MEMCACHED, OWNED, World, masked
 
 LABELS = {
     "app.kubernetes.io/name": "memcached",
@@ -22,8 +22,23 @@ SPECS = {
         "selector": {"matchLabels": POD_LABELS},
         "template": {"metadata": {"labels": POD_LABELS}, "spec": {"containers": CONTAINERS}},
     },
+    STATEFUL_SET: {
+        "replicas": 0,
+        "serviceName": "theirs",
+        "selector": {"matchLabels": POD_LABELS},
+        "template": {"metadata": {"labels": POD_LABELS}, "spec": {"containers": CONTAINERS}},
+    },
     SERVICE: {"selector": POD_LABELS, "ports": [{"port": 80}]},
+    DISRUPTION_BUDGET: {"maxUnavailable": 2, "selector": {"matchLabels": POD_LABELS}},
+    AUTOSCALER: {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}},
 }
+
+ASKING: dict[Kind, Obj] = {
+    STATEFUL_SET: {"workload": "StatefulSet"},
+    DISRUPTION_BUDGET: {"podDisruptionBudget": {}},
+    AUTOSCALER: {"autoscaling": {"maxReplicas": 3}},
+}
+"""The spec that asks for an object that not every Memcached has."""
 
 
 def put_in_the_way(world: World, kind: Kind, **metadata: object) -> Obj:
@@ -38,12 +53,12 @@ def of_a_controller(world: World) -> Obj:
 
 
 @pytest.mark.parametrize("labels", [{}, LABELS], ids=["their labels", "our labels"])
-@pytest.mark.parametrize("kind", OWNED, ids=str)
+@pytest.mark.parametrize("kind", EVERYTHING, ids=str)
 def test_an_object_with_another_controller_is_left_alone(
     world: World, operator: Operator, kind: Kind, labels: dict[str, str]
 ) -> None:
     theirs = put_in_the_way(world, kind, labels=labels, **of_a_controller(world))
-    world.create()
+    world.create(**ASKING.get(kind, {}))
     world.workloads = None  # a Deployment's controller would write its status
     world.eventually(lambda: world.reason() == "NotOurs")
     stalled = world.condition(of="Stalled")
@@ -53,11 +68,11 @@ def test_an_object_with_another_controller_is_left_alone(
     assert world.eventually(lambda: world.events(reason="NotOurs"))[0]["type"] == "Warning"
 
 
-@pytest.mark.parametrize("kind", OWNED, ids=str)
+@pytest.mark.parametrize("kind", EVERYTHING, ids=str)
 def test_an_object_of_a_person_is_left_alone_until_it_is_removed(world: World, operator: Operator, kind: Kind) -> None:
     workloads, world.workloads = world.workloads, None
     theirs = put_in_the_way(world, kind)
-    world.create()
+    world.create(**ASKING.get(kind, {}))
     world.eventually(lambda: world.reason() == "NotOurs")
     assert f"{kind} cache exists and was not made by this operator" in world.condition()["message"]
     assert world.get(kind) == theirs
@@ -66,6 +81,23 @@ def test_an_object_of_a_person_is_left_alone_until_it_is_removed(world: World, o
     world.workloads = workloads
     world.eventually(world.is_ready)
     assert world.condition(of="Stalled")["status"] == "False"
+
+
+@pytest.mark.parametrize("labels", [{}, LABELS], ids=["their labels", "our labels"])
+@pytest.mark.parametrize("kind", ASKING, ids=str)
+def test_an_object_of_anothers_that_is_not_asked_for_is_not_deleted(
+    world: World, operator: Operator, kind: Kind, labels: dict[str, str]
+) -> None:
+    world.create()
+    world.eventually(world.is_ready)
+    theirs = put_in_the_way(world, kind, labels=labels, **of_a_controller(world))
+    world.workloads = None
+    world.change(size=2)
+    world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
+    operator.restart()
+    world.change(size=3)
+    world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 3)
+    assert world.get(kind) == theirs
 
 
 def test_an_orphan_with_our_labels_is_adopted(world: World, operator: Operator) -> None:

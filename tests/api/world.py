@@ -10,13 +10,29 @@ from typing import Any
 from e2e.cluster.controlplane import ControlPlane
 from operators.memcached.api import API
 from shared import status
-from shared.kube import DEPLOYMENT, EVENT, POD, SERVICE, Kind, KubeError, NotFound, Obj
+from shared.kube import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    KubeError,
+    NotFound,
+    Obj,
+)
 from shared.testing import Actor, Workloads
 from shared.testing.served import NAMESPACE
 from tests.api.live import LiveServer
 
 MEMCACHED = API.kind
 OWNED = (DEPLOYMENT, SERVICE)
+"""What every Memcached owns that does not ask for more."""
+
+EVERYTHING = (DEPLOYMENT, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER)
+"""What a Memcached may own; of the first two, one at a time."""
 
 _numbers = itertools.count(1)
 
@@ -42,7 +58,7 @@ class World:
 
     def close(self) -> None:
         """Leave no resource behind: without controllers nobody ends the namespace."""
-        for kind in (MEMCACHED, DEPLOYMENT, POD):
+        for kind in (MEMCACHED, DEPLOYMENT, STATEFUL_SET, POD):
             for obj in self.person.list(kind, self.namespace):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()
@@ -128,12 +144,12 @@ class World:
 
     def snapshot(self) -> list[Obj]:
         """The resources and what they own, without what differs from run to run."""
-        kinds = (MEMCACHED, *OWNED)
+        kinds = (MEMCACHED, *EVERYTHING)
         return [masked(obj) for kind in kinds for obj in self.listed(kind)]
 
     def _collect_garbage(self) -> None:
-        """End pods whose Deployment is gone, as the garbage collector does."""
-        alive = {deployment["metadata"]["uid"] for deployment in self.listed(DEPLOYMENT)}
+        """End pods whose workload is gone, as the garbage collector does."""
+        alive = {owner["metadata"]["uid"] for kind in (DEPLOYMENT, STATEFUL_SET) for owner in self.listed(kind)}
         for pod in self.listed(POD):
             if pod["metadata"]["ownerReferences"][0]["uid"] not in alive:
                 self.remove(POD, pod["metadata"]["name"])
@@ -145,6 +161,7 @@ class World:
 _VARYING = frozenset(
     {"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time"}
     | {"namespace", "nodes", "servers", "managedFields", "clusterIP", "clusterIPs"}
+    | {"currentRevision", "updateRevision"}
 )
 
 

@@ -36,10 +36,7 @@ roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ $role }}
   name: {{ include "operator.fullname" $ | quote }}
-subjects:
-  - kind: ServiceAccount
-    name: {{ include "operator.serviceAccountName" $ | quote }}
-    namespace: {{ $.Release.Namespace | quote }}
+subjects: {{- include "operator.subject" $ | nindent 2 }}
 {{- end }}
 {{- end -}}
 {{- end -}}
@@ -51,6 +48,116 @@ name: {{ include "operator.fullname" $root | quote }}
 namespace: {{ . | quote }}
 {{- end }}
 labels: {{- include "operator.labels" $root | nindent 2 }}
+{{- end -}}
+
+{{/*
+What the operator may do in its own namespace, whatever it serves: its Lease and what it tells of it, and the one Secret
+that is its own (`create` with a name is for server-side apply, should somebody delete it). It can neither list nor watch
+Secrets.
+*/}}
+{{- define "operator.ownAccess" -}}
+{{- if .Values.rbac.create }}
+{{- $name := printf "%s-own" (include "operator.fullname" .) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name | quote }}
+  namespace: {{ .Release.Namespace | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
+rules:
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [create]
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    resourceNames: [{{ include "operator.process" . }}]
+    verbs: [get, patch]
+  - apiGroups: [""]
+    resources: [events]
+    verbs: [get, create, patch]
+  {{- if and (include "operator.certificatesNeeded" .) (eq .Values.certificates.source "self") }}
+  - apiGroups: [""]
+    resources: [secrets]
+    resourceNames: [{{ include "operator.certificatesSecret" . | quote }}]
+    verbs: [get, create, patch]
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name | quote }}
+  namespace: {{ .Release.Namespace | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name | quote }}
+subjects: {{- include "operator.subject" . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/*
+What the operator may do that belongs to no namespace: have tokens and rights of those who ask for metrics judged, and tell
+the API server by which CA it verifies the webhook. And what whoever reads the metrics may do: bind it to your Prometheus.
+*/}}
+{{- define "operator.clusterAccess" -}}
+{{- if .Values.rbac.create }}
+{{- $name := printf "%s-cluster" (include "operator.fullname" .) }}
+{{- $reviews := and .Values.metrics.enabled .Values.metrics.secure }}
+{{- $injects := include "operator.certificatesInjected" . }}
+{{- if or $reviews $injects }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $name | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
+rules:
+  {{- if $reviews }}
+  - apiGroups: [authentication.k8s.io]
+    resources: [tokenreviews]
+    verbs: [create]
+  - apiGroups: [authorization.k8s.io]
+    resources: [subjectaccessreviews]
+    verbs: [create]
+  {{- end }}
+  {{- if $injects }}
+  - apiGroups: [admissionregistration.k8s.io]
+    resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+    resourceNames: [{{ $injects | quote }}]
+    verbs: [get, patch]
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $name | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $name | quote }}
+subjects: {{- include "operator.subject" . | nindent 2 }}
+{{- end }}
+{{- if $reviews }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ include "operator.fullname" . }}-metrics-reader
+  labels: {{- include "operator.labels" . | nindent 4 }}
+rules:
+  - nonResourceURLs: [/metrics]
+    verbs: [get]
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "operator.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "operator.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
 
 {{/*

@@ -8,10 +8,7 @@ so everybody's resources, outlive the release.
 {{- $crd := $content | toString | fromYaml }}
 {{- $metadata := $crd.metadata }}
 {{- $labels := merge (include "operator.labels" $ | fromYaml) (default dict $metadata.labels) }}
-{{- $annotations := default dict $metadata.annotations }}
-{{- if $.Values.crds.keep }}
-{{- $annotations = merge (dict "helm.sh/resource-policy" "keep") $annotations }}
-{{- end }}
+{{- $annotations := merge (dict "helm.sh/resource-policy" "keep") (default dict $metadata.annotations) }}
 ---
 {{ merge (dict "metadata" (merge (dict "labels" $labels "annotations" $annotations) $metadata)) $crd | toYaml }}
 {{- else }}

@@ -6,11 +6,13 @@ metadata:
   namespace: {{ .Release.Namespace | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
-  # One replica, and the old one gone before the new one starts: no leader is elected yet, and two would undo each
-  # other's work whenever they differ.
-  replicas: 1
+  # All serve webhooks and metrics and know the world; one leads and works.
+  replicas: {{ int64 .Values.replicas }}
   strategy:
-    type: Recreate
+    type: RollingUpdate
+    rollingUpdate:
+      maxSurge: 1
+      maxUnavailable: 0
   revisionHistoryLimit: 2
   selector:
     matchLabels: {{- include "operator.selectorLabels" . | nindent 6 }}
@@ -33,27 +35,9 @@ serviceAccountName: {{ include "operator.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 terminationGracePeriodSeconds: 30
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . | quote }}
-{{- end }}
+securityContext: {{- include "operator.podSecurity" . | nindent 2 }}
+{{- include "operator.pullSecrets" . }}
+{{- include "operator.placement" . }}
 containers:
   - name: operator
     image: {{ include "operator.image" . | quote }}
@@ -68,7 +52,12 @@ containers:
         protocol: TCP
       {{- if .Values.metrics.enabled }}
       - name: metrics
-        containerPort: {{ .Values.metrics.port }}
+        containerPort: {{ int64 .Values.metrics.port }}
+        protocol: TCP
+      {{- end }}
+      {{- if .Values.webhook.enabled }}
+      - name: webhook
+        containerPort: {{ int64 .Values.webhook.port }}
         protocol: TCP
       {{- end }}
     resources: {{- toYaml .Values.resources | nindent 6 }}
@@ -89,23 +78,103 @@ containers:
       periodSeconds: 5
       timeoutSeconds: 3
       failureThreshold: 2
-    securityContext:
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      capabilities:
-        drop: [ALL]
+    securityContext: {{- include "operator.containerSecurity" . | nindent 6 }}
+    {{- if include "operator.certificatesMounted" . }}
+    volumeMounts:
+      - name: certificates
+        mountPath: /certificates
+        readOnly: true
+    {{- end }}
+{{- if include "operator.certificatesMounted" . }}
+volumes:
+  - name: certificates
+    secret:
+      secretName: {{ include "operator.certificatesSecret" . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* What Pod Security's level "restricted" asks of a pod and of its containers, and a root file system to read only. */}}
+{{- define "operator.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "operator.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "operator.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Where nothing is given: rather not two replicas on a node, and as evenly over zones as can be. */}}
+{{- define "operator.placement" -}}
+{{- $selected := dict "matchLabels" (include "operator.selectorLabels" . | fromYaml) }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+{{- with .Values.affinity }}
+  {{- toYaml . | nindent 2 }}
+{{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector: {{- toYaml $selected | nindent 12 }}
+{{- end }}
+topologySpreadConstraints:
+{{- $zones := list (dict "topologyKey" "topology.kubernetes.io/zone" "whenUnsatisfiable" "ScheduleAnyway") }}
+{{- $whole := dict "maxSkew" 1 "whenUnsatisfiable" "DoNotSchedule" "labelSelector" $selected }}
+{{- range default $zones .Values.topologySpread }}
+  - {{- merge (deepCopy .) $whole | toYaml | nindent 4 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* Flags rather than variables: extraEnv cannot contradict them, and no variable is ever named twice. */}}
 {{- define "operator.arguments" -}}
 - --operator-name={{ include "operator.process" . }}
+- --leader-elect
+- --leader-elect-namespace={{ .Release.Namespace }}
+- --leader-elect-lease-duration={{ int64 .Values.leaderElection.leaseDuration }}
+- --leader-elect-renew-deadline={{ int64 .Values.leaderElection.renewDeadline }}
+- --leader-elect-retry-period={{ int64 .Values.leaderElection.retryPeriod }}
 - --resync={{ int64 .Values.resync }}
 - --workers={{ int64 .Values.workers }}
+- --create-timeout={{ int64 .Values.createTimeout }}
+- --upgrade-timeout={{ int64 .Values.upgradeTimeout }}
 - --log-level={{ .Values.logLevel }}
 - --log-format={{ .Values.logFormat }}
 - --image-repository={{ .Values.operandImageRepository }}
+- --exporter-image={{ include "operator.exporterImage" . }}
 - --health-probe-bind-address=:8081
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
+- {{ ternary "--metrics-secure" "--no-metrics-secure" .Values.metrics.secure }}
+- --webhook-bind-address={{ ternary (printf ":%d" (int64 .Values.webhook.port)) "0" .Values.webhook.enabled }}
+{{- with include "operator.certificatesArguments" . }}
+{{ . }}
+{{- end }}
+{{- with .Values.otlpEndpoint }}
+- --otlp-endpoint={{ . }}
+{{- end }}
+{{- if .Values.profiling }}
+- --profiling
+{{- end }}
 {{- with .Values.watchNamespaces }}
 - --watch-namespace={{ join "," . }}
 {{- end }}

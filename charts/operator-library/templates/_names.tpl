@@ -12,7 +12,7 @@ Names and labels. An operator's chart says which operator it is in Chart.yaml (a
 {{- default (include "operator.process" .) .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of its objects; 52 characters leave room for endings such as -metrics. */}}
+{{/* The name of its objects; 52 characters leave room for beginnings and endings such as -metrics. */}}
 {{- define "operator.fullname" -}}
 {{- $name := include "operator.name" . -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
@@ -47,4 +47,9 @@ helm.sh/chart: {{ printf "%s-%s" (include "operator.process" .) .Chart.Version |
 {{ .repository }}:{{ default $.Chart.AppVersion .tag }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The sidecar that reads metrics is a mode of the operator's own program, unless a value names another image. */}}
+{{- define "operator.exporterImage" -}}
+{{- default (include "operator.image" .) .Values.exporterImage -}}
 {{- end -}}

@@ -1,11 +1,10 @@
+"""What the charts render: the operators asked for, the same each time, with names, labels and flags as they must be."""
+
 from __future__ import annotations
 
-import itertools
-import re
+import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,20 +12,24 @@ import yaml
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from shared.options import Options, parse_options
-from tests.charts import CHARTS, OPERATORS, Obj, Values, helm, manifest, only, render
-
-NAMES = [name.removesuffix("-operator") for name in OPERATORS]
-COMBINATIONS = [
-    dict(zip(NAMES, ({"enabled": on} for on in choice), strict=True))
-    for choice in itertools.product((True, False), repeat=len(NAMES))
-]
-"""Values of the umbrella chart: each operator in or out."""
-
-RIGHTS = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
-
-
-def shown(values: Values) -> str:
-    return "+".join(name for name, value in values.items() if value["enabled"]) or "none"
+from tests.charts import (
+    CHARTS,
+    CHOICES,
+    COMBINATIONS,
+    EVERYTHING,
+    NAMES,
+    OPERATORS,
+    VARIANTS,
+    Obj,
+    Values,
+    helm,
+    is_hook,
+    manifest,
+    of_kind,
+    only,
+    pods,
+    render,
+)
 
 
 def options_of(objects: list[Obj]) -> Options:
@@ -41,121 +44,102 @@ def operator_chart(request: pytest.FixtureRequest, charts: Path) -> Path:
 
 
 def test_no_chart_has_anything_for_lint_to_say(charts: Path) -> None:
-    helm("lint", "--strict", *sorted(charts.iterdir()))
+    helm("lint", "--strict", *sorted(path.parent for path in charts.glob("*/Chart.yaml")))
 
 
-@pytest.mark.parametrize("values", COMBINATIONS, ids=shown)
-def test_the_umbrella_brings_exactly_the_operators_enabled(charts: Path, values: Values) -> None:
-    objects = render(charts / "platform", values)
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_the_umbrella_brings_exactly_the_operators_enabled(charts: Path, choice: dict[str, bool]) -> None:
+    objects = render(charts / "platform", {name: {"enabled": enabled} for name, enabled in choice.items()})
     deployed = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Deployment"}
-    assert deployed == {f"platform-{name}-operator" for name, value in values.items() if value["enabled"]}
+    assert deployed == {f"platform-{name}-operator" for name, enabled in choice.items() if enabled}
     assert bool(objects) == bool(deployed)
 
 
-@pytest.mark.parametrize("values", COMBINATIONS, ids=shown)
+@pytest.mark.parametrize("values", COMBINATIONS.values(), ids=COMBINATIONS)
 def test_rendering_twice_gives_the_same_bytes(charts: Path, values: Values) -> None:
     assert manifest(charts / "platform", values) == manifest(charts / "platform", values)
 
 
-def test_the_umbrella_and_a_chart_alone_agree(charts: Path) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_umbrella_and_a_chart_alone_agree(charts: Path, variant: str) -> None:
     for name in NAMES:
-        enabled = {other: {"enabled": other == name} for other in NAMES}
-        assert render(charts / "platform", enabled) == render(charts / f"{name}-operator")
-
-
-def test_global_values_pass_the_closed_schemas(charts: Path) -> None:
-    assert render(charts / "platform", {"global": {"team": "storage"}}) == render(charts / "platform")
-
-
-def test_no_right_is_a_wildcard(charts: Path) -> None:
-    roles = [obj for obj in render(charts / "platform") if obj["kind"] in RIGHTS and "rules" in obj]
-    assert roles
-    for rule in itertools.chain.from_iterable(role["rules"] for role in roles):
-        assert "*" not in "".join([*rule["apiGroups"], *rule["resources"], *rule["verbs"]]), rule
-        assert "secrets" not in rule["resources"], rule
-
-
-def test_listed_namespaces_bound_the_operators_rights(operator_chart: Path) -> None:
-    everywhere, bounded = render(operator_chart), render(operator_chart, {"watchNamespaces": ["shop", "search"]})
-    assert [obj["kind"] for obj in bounded if obj["kind"].startswith("ClusterRole") and not for_people(obj)] == []
-    for kind in ("Role", "RoleBinding"):
-        assert [obj["metadata"]["namespace"] for obj in bounded if obj["kind"] == kind] == ["shop", "search"]
-    (full,) = (obj for obj in everywhere if obj["kind"] == "ClusterRole" and not for_people(obj))
-    assert all(obj["rules"] == full["rules"] for obj in bounded if obj["kind"] == "Role")
-    assert options_of(bounded).namespaces == ("search", "shop")
-
-
-def for_people(obj: Obj) -> bool:
-    """Whether it is a role that Kubernetes' own roles for people aggregate."""
-    return any("aggregate-to-" in label for label in obj["metadata"]["labels"])
-
-
-def test_an_operator_can_come_without_rights_or_account(operator_chart: Path) -> None:
-    objects = render(operator_chart, {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "theirs"}})
-    assert not [obj for obj in objects if obj["kind"] in RIGHTS | {"ServiceAccount"}]
-    assert only(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "theirs"
-
-
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
-        ({"memcache": {"enabled": True}}, "memcache"),
-        ({"memcached": {"enabled": "yes"}}, "/memcached/enabled"),
-        ({"memcached": {"logLevl": "debug"}}, "logLevl"),
-        ({"memcached": {"logLevel": "loud"}}, "/logLevel"),
-        ({"memcached": {"replicas": 2}}, "replicas"),
-        ({"memcached": {"image": {"tagg": "1"}}}, "tagg"),
-        ({"memcached": {"image": {"digest": "abc"}}}, "/image/digest"),
-        ({"memcached": {"watchNamespaces": "shop"}}, "/watchNamespaces"),
-        ({"memcached": {"watchNamespaces": ["Shop"]}}, "/watchNamespaces/0"),
-        ({"memcached": {"metrics": {"port": 8081}}}, "/metrics/port"),
-        ({"memcached": {"workers": 0}}, "/workers"),
-        ({"memcached": {"resources": {"limit": {}}}}, "limit"),
-        ({"memcached": {"extraEnv": [{"nme": "A"}]}}, "nme"),
-    ],
-)
-def test_a_wrong_value_is_refused_by_its_name(charts: Path, values: Values, complaint: str) -> None:
-    with pytest.raises(ClusterError, match=re.escape(complaint)):
-        render(charts / "platform", values)
+        values = {other: {"enabled": other == name, **VARIANTS[variant]} for other in NAMES}
+        assert render(charts / "platform", values) == render(charts / f"{name}-operator", VARIANTS[variant])
 
 
 def test_the_crds_are_the_generated_ones_and_kept(operator_chart: Path) -> None:
     generated = [
         yaml.safe_load(path.read_text()) for path in sorted((CHARTS / operator_chart.name / "files/crds").iterdir())
     ]
-    rendered = [obj for obj in render(operator_chart) if obj["kind"] == "CustomResourceDefinition"]
+    rendered = of_kind(render(operator_chart), "CustomResourceDefinition")
     assert [obj["spec"] for obj in rendered] == [obj["spec"] for obj in generated]
     assert [obj["metadata"]["name"] for obj in rendered] == [obj["metadata"]["name"] for obj in generated]
     assert {obj["metadata"]["annotations"]["helm.sh/resource-policy"] for obj in rendered} == {"keep"}
 
 
-def test_crds_can_be_left_to_others_or_to_uninstall(operator_chart: Path) -> None:
-    assert "CustomResourceDefinition" not in manifest(operator_chart, {"crds": {"enabled": False}})
-    assert "helm.sh/resource-policy" not in manifest(operator_chart, {"crds": {"keep": False}})
+def test_crds_can_be_left_to_others(operator_chart: Path) -> None:
+    assert not of_kind(render(operator_chart, {"crds": {"enabled": False}}), "CustomResourceDefinition")
 
 
 def test_values_reach_the_operator(operator_chart: Path) -> None:
     given = {
+        "watchNamespaces": ["shop", "search"],
         "resync": 1_000_000,
         "workers": 4,
+        "leaderElection": {"leaseDuration": 60, "renewDeadline": 40, "retryPeriod": 5},
+        "createTimeout": 60,
+        "upgradeTimeout": 2_000_000,
         "logLevel": "debug",
         "logFormat": "text",
+        "profiling": True,
+        "otlpEndpoint": "http://collector:4318",
         "operandImageRepository": "registry:5000/library/cache",
+        "exporterImage": "registry:5000/exporter:1",
         "metrics": {"port": 9090},
+        "webhook": {"port": 9090 + 1},
     }
     options = options_of(render(operator_chart, given))
+    assert options.namespaces == ("search", "shop")
     assert (options.resync, options.workers) == (1_000_000, 4)
+    assert (options.leader_elect, options.leader_elect_namespace) == (True, "platform-system")
+    assert (options.lease_duration, options.renew_deadline, options.retry_period) == (60, 40, 5)
+    assert (options.create_timeout, options.upgrade_timeout) == (60, 2_000_000)
     assert (options.log_level, options.log_format) == ("debug", "text")
+    assert (options.profiling, options.otlp_endpoint) == (True, "http://collector:4318")
     assert options.image_repository == "registry:5000/library/cache"
-    assert (options.metrics_address, options.probe_address) == (":9090", ":8081")
-    assert options.namespaces == ()
+    assert options.exporter_image == "registry:5000/exporter:1"
+    assert (options.metrics_address, options.webhook_address, options.probe_address) == (":9090", ":9091", ":8081")
+    assert options.metrics_secure
     assert not options.install_crds, "the chart brings the CRDs"
 
 
-def test_metrics_can_be_off(operator_chart: Path) -> None:
-    objects = render(operator_chart, {"metrics": {"enabled": False}})
-    assert options_of(objects).metrics_address == "0"
-    assert "Service" not in {obj["kind"] for obj in objects}
+def test_without_values_it_runs_as_its_readme_says(operator_chart: Path) -> None:
+    options = options_of(render(operator_chart))
+    container = only(render(operator_chart), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert options.namespaces == ()
+    assert options.exporter_image == container["image"], "the exporter is a mode of the operator's own program"
+    assert not options.profiling
+    assert options.otlp_endpoint == ""
+    assert not options.known_operators
+
+
+def test_every_port_that_the_operator_opens_is_declared_and_no_other(operator_chart: Path) -> None:
+    for values, names in (
+        ({}, {"probes", "metrics", "webhook"}),
+        ({"metrics": {"enabled": False}}, {"probes", "webhook"}),
+        ({"webhook": {"enabled": False}}, {"probes", "metrics"}),
+    ):
+        objects = render(operator_chart, values)
+        options = options_of(objects)
+        ports = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["ports"]
+        opened = {"metrics": options.metrics_address, "webhook": options.webhook_address, "probes": ":8081"}
+        assert {port["name"]: f":{port['containerPort']}" for port in ports} == {
+            name: address for name, address in opened.items() if address != "0"
+        }
+        assert {port["name"] for port in ports} == names
+        assert {service["spec"]["ports"][0]["targetPort"] for service in of_kind(objects, "Service")} == names - {
+            "probes"
+        }
 
 
 @pytest.mark.parametrize("values", [{}, {"nameOverride": "mc"}, {"fullnameOverride": "mine"}], ids=str)
@@ -168,70 +152,146 @@ def test_the_field_manager_is_the_same_under_every_name(operator_chart: Path, va
     ("image", "reference"),
     [
         ({"tag": "dev"}, "platform/{}:dev"),
-        ({}, "platform/{}:0.1.0"),
+        ({}, "platform/{}:{version}"),
         ({"tag": "dev", "digest": "sha256:" + 64 * "a"}, "platform/{}@sha256:" + 64 * "a"),
     ],
     ids=["tag", "default", "digest"],
 )
 def test_a_digest_wins_over_a_tag_and_a_tag_over_the_version(operator_chart: Path, image: Obj, reference: str) -> None:
-    pod = only(render(operator_chart, {"image": image}), "Deployment")["spec"]["template"]["spec"]
-    assert pod["containers"][0]["image"] == reference.format(operator_chart.name)
+    for pod in pods(render(operator_chart, {"image": image})):
+        expected = reference.format(operator_chart.name, version=project_version())
+        assert pod["spec"]["containers"][0]["image"] == expected
+
+
+def test_replicas_roll_one_after_the_other_and_keep_apart(operator_chart: Path) -> None:
+    deployment = only(render(operator_chart), "Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    labels, pod = deployment["template"]["metadata"]["labels"], deployment["template"]["spec"]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (spread,) = pod["topologySpreadConstraints"]
+    assert apart["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "ScheduleAnyway")
+    for selector in (apart["podAffinityTerm"]["labelSelector"], spread["labelSelector"]):
+        assert selector["matchLabels"].items() <= labels.items()
+
+
+def test_placement_is_what_is_given(operator_chart: Path) -> None:
+    pod = only(render(operator_chart, EVERYTHING), "Deployment")["spec"]["template"]["spec"]
+    assert pod["affinity"] == EVERYTHING["affinity"]
+    (spread,) = pod["topologySpreadConstraints"]
+    assert EVERYTHING["topologySpread"][0].items() < spread.items()
+    assert spread["labelSelector"]["matchLabels"]["app.kubernetes.io/name"] == "mine"
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(1, 0), (2, 1), (3, 1)])
+def test_a_budget_is_for_several_replicas(operator_chart: Path, replicas: int, budgets: int) -> None:
+    objects = render(operator_chart, {"replicas": replicas})
+    found = of_kind(objects, "PodDisruptionBudget")
+    assert [budget["spec"]["maxUnavailable"] for budget in found] == [1] * budgets
+    off = render(operator_chart, {"replicas": replicas, "podDisruptionBudget": {"enabled": False}})
+    assert not of_kind(off, "PodDisruptionBudget")
 
 
 def test_two_releases_share_neither_names_nor_pods(operator_chart: Path) -> None:
-    blue, green = (render(operator_chart, release=release) for release in ("blue", "green"))
+    blue, green = (render(operator_chart, EVERYTHING, release=release) for release in ("blue", "green"))
     names = [{(obj["kind"], obj["metadata"]["name"]) for obj in objects} for objects in (blue, green)]
     assert {kind for kind, _ in names[0] & names[1]} == {"CustomResourceDefinition"}
     selectors = [only(objects, "Deployment")["spec"]["selector"]["matchLabels"] for objects in (blue, green)]
     assert selectors[0] != selectors[1]
 
 
+def test_no_name_grows_too_long(operator_chart: Path) -> None:
+    for obj in render(operator_chart, {**EVERYTHING, "fullnameOverride": 52 * "a"}, release=53 * "r"):
+        named_by_dns = obj["kind"] in {"Service", "Pod"}
+        assert len(obj["metadata"]["name"]) <= (63 if named_by_dns else 253), obj["metadata"]["name"]
+        for label in obj["metadata"]["labels"].values():
+            assert len(label) <= 63, obj["metadata"]
+
+
 def test_names_that_yaml_would_take_for_something_else_stay_names(operator_chart: Path) -> None:
-    values = {"fullnameOverride": "yes", "priorityClassName": "on", "watchNamespaces": ["y", "1"]}
+    values = {**EVERYTHING, "fullnameOverride": "yes", "priorityClassName": "on", "watchNamespaces": ["y", "1"]}
     for obj in render(operator_chart, values, release="1", namespace="0"):
         metadata = obj["metadata"]
         assert all(isinstance(label, str) for label in metadata["labels"].values()), obj["kind"]
         assert isinstance(metadata["name"], str), obj["kind"]
         assert metadata.get("namespace") in (None, "0", "1", "y"), obj["kind"]
         for subject in obj.get("subjects", ()):
-            assert (subject["namespace"], subject["name"]) == ("0", "yes")
+            assert subject["namespace"] == "0"
+            assert subject["name"] in {"yes", "check-yes"}
         if obj["kind"] == "Deployment":
             pod = obj["spec"]["template"]["spec"]
             assert (pod["serviceAccountName"], pod["priorityClassName"]) == ("yes", "on")
 
 
-def test_every_object_is_labelled_and_every_selector_selects_the_pods(operator_chart: Path) -> None:
+@pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
+def test_every_object_is_labelled_and_the_pods_are_selected_by_what_is_theirs(
+    operator_chart: Path, values: Values
+) -> None:
     theirs = {"app.kubernetes.io/instance": "another", "team": "storage"}
-    objects = render(operator_chart, {"podLabels": theirs})
+    objects = render(operator_chart, {**values, "podLabels": theirs})
     for obj in objects:
         labels = obj["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "platform"
         assert labels["app.kubernetes.io/instance"] == "platform", obj["kind"]
     deployment = only(objects, "Deployment")["spec"]
+    (check,) = (pod for pod in pods(objects) if is_hook(pod))
     pod_labels = deployment["template"]["metadata"]["labels"]
     assert pod_labels["team"] == "storage"
-    for selector in (deployment["selector"]["matchLabels"], only(objects, "Service")["spec"]["selector"]):
+    selectors = [deployment["selector"]["matchLabels"]]
+    selectors += [service["spec"]["selector"] for service in of_kind(objects, "Service")]
+    selectors += [budget["spec"]["selector"]["matchLabels"] for budget in of_kind(objects, "PodDisruptionBudget")]
+    selectors += [policy["spec"]["podSelector"]["matchLabels"] for policy in of_kind(objects, "NetworkPolicy")]
+    for selector in selectors:
         assert selector.items() <= pod_labels.items()
+        assert not selector.items() <= check["metadata"]["labels"].items(), "the check is no replica"
 
 
-@pytest.mark.parametrize("chart", [*OPERATORS, "platform"])
-def test_the_readme_has_every_value_and_its_default(chart: str) -> None:
-    table = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \|", (CHARTS / chart / "README.md").read_text(), re.MULTILINE)
-    values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
-    assert {key: yaml.safe_load(default) for key, default in table} == dict(leaves(values))
+def test_the_check_uses_what_the_operator_serves(operator_chart: Path) -> None:
+    (crd,) = of_kind(render(operator_chart), "CustomResourceDefinition")
+    for namespaces, where in (([], "platform-system"), (["shop", "platform-system"], "platform-system"), (["b"], "b")):
+        objects = [obj for obj in render(operator_chart, {"watchNamespaces": namespaces}) if is_hook(obj)]
+        (pod,) = (obj for obj in objects if obj["kind"] == "Pod")
+        (role,) = (obj for obj in objects if obj["kind"] == "Role")
+        name = "check-platform-" + operator_chart.name
+        assert pod["spec"]["containers"][0]["args"] == [f"--namespace={where}", f"--name={name}"]
+        assert pod["metadata"]["namespace"] == "platform-system", "Helm reads logs there"
+        assert role["metadata"]["namespace"] == where
+        plural = [crd["spec"]["names"]["plural"]]
+        assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
+            (plural, ["create"]),
+            (plural, ["get", "delete"]),
+        ]
+        module = pod["spec"]["containers"][0]["command"][-1]
+        assert (REPOSITORY / f"{module.replace('.', '/')}.py").exists()
 
 
-def leaves(values: Obj, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+def test_what_is_for_helm_test_goes_when_it_passed(operator_chart: Path) -> None:
+    hooks = [obj for obj in render(operator_chart, EVERYTHING) if is_hook(obj)]
+    assert {obj["kind"] for obj in hooks} == {"Pod", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"}
+    for obj in hooks:
+        annotations = obj["metadata"]["annotations"]
+        assert annotations["helm.sh/hook"] == "test"
+        assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+        assert int(annotations["helm.sh/hook-weight"]) < 0 or obj["kind"] == "Pod"
+
+
+def test_a_chart_without_its_crds_is_refused(charts: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "memcached-operator"
+    shutil.copytree(charts / "memcached-operator", chart)
+    shutil.rmtree(chart / "files/crds")
+    with pytest.raises(ClusterError, match=r"has no CRD in files/crds\. Mend: make manifests"):
+        manifest(chart)
 
 
 def test_all_charts_bear_the_projects_version() -> None:
-    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     for path in CHARTS.glob("*/Chart.yaml"):
         chart = yaml.safe_load(path.read_text())
-        versions = {chart["version"], chart.get("appVersion", version)}
-        assert versions | {each["version"] for each in chart.get("dependencies", ())} == {version}, path
+        versions = {chart["version"], chart.get("appVersion", chart["version"])}
+        versions |= {each["version"] for each in chart.get("dependencies", ())}
+        assert versions == {project_version()}, path
+
+
+def project_version() -> str:
+    version: str = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    return version

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from operators.memcached.observe import Observed
 from shared.plan import Apply, Progress
 from shared.pods import Pod
-from tests.unit.memcached.world import plan, pod, resource, world
+from tests.unit.memcached.world import EMPTY, plan, pod, resource, world
 
 THREE = tuple(pod(number) for number in (1, 2, 3))
 
 
 def test_a_new_resource_gets_its_objects() -> None:
-    made = plan(resource(), Observed())
+    made = plan(resource(), EMPTY)
     assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
     assert (made.verdict.reason, made.verdict.message) == ("Creating", "0 of 3 servers are ready.")
     assert made.status["phase"] == "Creating"
@@ -144,10 +144,10 @@ def test_ready_is_never_said_of_a_world_that_is_not_as_wanted(
     if made.verdict.done:
         assert taken_up or phase == "Running"
         assert not paused
-        assert len(seen.current) == len(seen.servers) == size
-        assert seen.outdated <= 0
+        assert len(seen.crew.current) == len(seen.crew.ready) == size
+        assert seen.crew.outdated <= 0
     else:
         assert made.verdict.reason
         assert made.verdict.message
-    assert set(made.status["servers"]) == {f"{found.address}:11211" for found in seen.servers}
+    assert set(made.status["servers"]) == {f"{found.address}:11211" for found in seen.crew.ready}
     assert made == plan(resource(phase=phase, observed=1, size=size, paused=paused), seen), "a plan is a function"

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.__main__ import controller
-from shared.kube import DEPLOYMENT, POD, SERVICE, Obj
+from operators.memcached.spec import MemcachedSpec
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.options import parse_options
 from shared.testing import Crash, writes
 from shared.testing.harness import NAMESPACE, Harness
 from shared.testing.served import CONFIG_MAP
+from tests.unit.memcached.fleet import secret
 from tests.unit.memcached.world import resource as parsed
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
@@ -337,6 +339,7 @@ async def test_a_status_is_never_that_of_a_later_resource_of_the_same_name(harne
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
+OWNED = (DEPLOYMENT, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER)
 SIZES = st.integers(0, 4)
 MOVES = st.lists(
     st.one_of(
@@ -344,9 +347,14 @@ MOVES = st.lists(
         st.tuples(st.just("version"), st.sampled_from(["1.6.18", "1.6.38"])),
         st.tuples(st.just("paused"), st.booleans()),
         st.tuples(st.just("memoryMB"), st.sampled_from([1, 64, 128])),
+        st.tuples(st.just("workload"), st.sampled_from(["Deployment", "StatefulSet"])),
+        st.tuples(st.just("auth"), st.sampled_from([None, {"secretName": "users"}])),
+        st.tuples(st.just("users"), st.sampled_from([None, "app:one\n", "app:two\n", "wrong"])),
+        st.tuples(st.just("podDisruptionBudget"), st.sampled_from([None, {}, {"minAvailable": 1}])),
+        st.tuples(st.just("autoscaling"), st.sampled_from([None, {"minReplicas": 2, "maxReplicas": 3}])),
         st.tuples(st.just("fault"), st.sampled_from([409, 429, 500, 503])),
         st.tuples(st.just("lost"), st.booleans()),
-        st.tuples(st.just("delete"), st.sampled_from([DEPLOYMENT, SERVICE])),
+        st.tuples(st.just("delete"), st.sampled_from(OWNED)),
         st.tuples(st.just("kill"), st.integers(0, 3)),
         st.tuples(st.just("restart"), st.none()),
         st.tuples(st.just("missed"), st.booleans()),
@@ -372,25 +380,41 @@ async def _converges_and_stays(moves: list[tuple[str, Any]]) -> None:
     harness.server.faults.clear()
     harness.server.watches.release()
     spec |= {"paused": False, "memoryMB": 64}
+    harness.person.apply(SECRET, secret("users", users="app:three\n"), force=True)
     harness.apply("cache", **spec)
     harness.relist()
     await harness.settle()
     resource = harness.resource("cache")
     assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
-    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == spec["size"]
-    [(_, deployment)] = harness.server.objects(DEPLOYMENT)
-    image = f"memcached:{spec.get('version', parsed().spec.version)}"
-    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    wanted = parsed(**spec).spec
+    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == wanted.size
+    made = [(str(kind), obj) for kind, obj in harness.server.objects() if kind in OWNED]
+    asked = {wanted.workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
+    asked["HorizontalPodAutoscaler"] = "autoscaling" in spec
+    assert sorted(kind for kind, _ in made) == sorted(kind for kind, there in asked.items() if there)
+    template = dict(made)[wanted.workload]["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == f"memcached:{wanted.version}"
+    assert ("annotations" in template["metadata"]) is ("auth" in spec)
     harness.server.log.reset()
     for key in harness.cache.keys(KIND):
         harness.queue.add(key)
     await harness.settle()
-    assert harness.server.log.silent, harness.server.log.writes()
+    assert not harness.server.log.writes()
+    assert sum(harness.server.log.reads.values()) == ("auth" in spec), "a Secret alone is read live"
+
+
+ALIASES = {field.alias for field in MemcachedSpec.model_fields.values()}
 
 
 async def _move(harness: Harness, spec: dict[str, Any], move: str, value: Any) -> Harness:
-    if move in ("size", "version", "paused", "memoryMB"):
-        spec[move] = value
+    if move == "users":
+        if value is not None:
+            harness.person.apply(SECRET, secret("users", users=value), force=True)
+        elif harness.server.objects(SECRET):
+            harness.person.delete(SECRET, NAMESPACE, "users")
+    elif move in ALIASES:
+        spec.pop(move, None)
+        spec |= {} if value is None else {move: value}
         harness.apply("cache", **spec)
     elif move == "fault":
         harness.server.faults.answer(value)

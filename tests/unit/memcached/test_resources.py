@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from operators.memcached.api import Memcached
-from operators.memcached.observe import Observed
+from operators.memcached.observe import Crew, Observed
+from operators.memcached.resources import WORKLOADS
+from operators.memcached.secrets import Secrets
 from shared.plan import Apply
 from tests.unit.memcached.world import plan
 
@@ -20,11 +22,17 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 class Plain(yaml.SafeDumper):
-    """Writes each part where it stands, without anchors."""
+    """Writes each part where it stands, without anchors, and scripts line by line."""
 
     def ignore_aliases(self, _: object) -> bool:
         return True
 
+
+def _as_it_reads(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+Plain.add_representer(str, _as_it_reads)
 
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 
@@ -33,8 +41,17 @@ CASES = sorted(path.name for path in GOLDEN.iterdir())
 def test_the_objects_are_as_written(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "memcached.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
-    made = [action.obj for action in plan(Memcached.parse(given), Observed()).actions if isinstance(action, Apply)]
+    resource = Memcached.parse(given)
+    # What servers read at their start alone, of the Secrets.
+    digest = "d" * 32 if resource.spec.auth or resource.spec.needs_client_certificate else ""
+    seen = Observed(Crew(WORKLOADS[resource.spec.workload]), secrets=Secrets(digest=digest))
+    made = [action.obj for action in plan(resource, seen).actions if isinstance(action, Apply)]
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))
     assert made == list(yaml.safe_load_all(file.read_text()))
+
+
+def test_a_resource_that_asks_for_no_more_owns_a_service_and_a_deployment_alone() -> None:
+    objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
+    assert [obj["kind"] for obj in objects] == ["Service", "Deployment"]

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
 from operators.memcached.api import Memcached
-from operators.memcached.observe import Observed
+from operators.memcached.observe import Crew, Observed
 from operators.memcached.plan import Planner
+from operators.memcached.resources import WORKLOADS
 from shared.kube import Obj
 from shared.plan import Plan
 from shared.pods import Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PLANNER = Planner(operator="memcached-operator", image_repository="memcached")
+PLANNER = Planner(
+    operator="memcached-operator", image_repository="memcached", exporter_image="example.com/memcached-operator:1"
+)
 
 
-def resource(*, phase: str = "", generation: int = 1, observed: int | None = None, **spec: Any) -> Memcached:
+def resource(
+    *, phase: str = "", generation: int = 1, observed: int | None = None, status: Obj | None = None, **spec: Any
+) -> Memcached:
     """A Memcached `default/cache` whose status says what it did last."""
     metadata = {"name": "cache", "namespace": "default", "uid": "u-1", "generation": generation}
-    status = {"phase": phase, "observedGeneration": observed} if phase else {}
-    return Memcached.parse({"metadata": metadata, "spec": {"size": 3, **spec}, "status": status})
+    said = ({"phase": phase, "observedGeneration": observed} if phase else {}) | (status or {})
+    return Memcached.parse({"metadata": metadata, "spec": {"size": 3, **spec}, "status": said})
 
 
-def pod(number: int, *, ready: bool = True, leaving: bool = False, trouble: str = "") -> Pod:
+def pod(
+    number: int, *, ready: bool = True, leaving: bool = False, trouble: str = "", controller: str = "ReplicaSet"
+) -> Pod:
     return Pod(
         name=f"cache-{number}",
         address=f"10.0.0.{number}",
+        controller=controller,
         ready=ready and not leaving,
         leaving=leaving,
         ended=False,
@@ -34,10 +43,10 @@ def pod(number: int, *, ready: bool = True, leaving: bool = False, trouble: str 
     )
 
 
-def deployment(replicas: int = 3, *, updated: int | None = None, seen: bool = True, refusal: str = "") -> Obj:
+def workload(replicas: int = 3, *, updated: int | None = None, seen: bool = True, refusal: str = "") -> Obj:
     failure = {"type": "ReplicaFailure", "status": "True", "message": refusal}
     return {
-        "metadata": {"name": "cache", "generation": 2},
+        "metadata": {"name": "cache", "generation": 2, "uid": "w-1"},
         "status": {
             "observedGeneration": 2 if seen else 1,
             "replicas": replicas,
@@ -47,11 +56,19 @@ def deployment(replicas: int = 3, *, updated: int | None = None, seen: bool = Tr
     }
 
 
-def world(*pods: Pod, **counts: Any) -> Observed:
-    """A world with these pods, whose Deployment's controller has counted them."""
+def crew(kind: str, *pods: Pod, **counts: Any) -> Crew:
+    """A workload with these pods, whose controller has counted them."""
     counts.setdefault("replicas", sum(not pod.leaving for pod in pods))
-    return Observed(deployment=deployment(**counts), pods=pods)
+    return Crew(WORKLOADS[kind], workload(**counts), pods)
 
 
-def plan(resource: Memcached, seen: Observed) -> Plan:
-    return PLANNER.plan(resource, seen, NOW)
+def world(*pods: Pod, **counts: Any) -> Observed:
+    """A world with these pods of a Deployment."""
+    return Observed(crew("Deployment", *pods, **counts))
+
+
+EMPTY = Observed(Crew(WORKLOADS["Deployment"]))
+
+
+def plan(resource: Memcached, seen: Observed, **options: Any) -> Plan:
+    return dataclasses.replace(PLANNER, **options).plan(resource, seen, NOW)

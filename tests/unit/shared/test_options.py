@@ -1,5 +1,8 @@
 """Flags and environment say the same things; the flag wins; what is wrong is said."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from shared.options import Options, parse_options
@@ -15,6 +18,12 @@ def test_the_defaults() -> None:
     assert given.namespaces == ()
     assert (given.workers, given.resync, given.install_crds) == (16, 600.0, False)
     assert given.command == "run"
+    assert (given.leader_elect, given.lease_duration, given.renew_deadline, given.retry_period) == (False, 15, 10, 1)
+    assert (given.create_timeout, given.upgrade_timeout) == (600, 1800)
+    assert (given.metrics_secure, given.webhook_address, given.certificates) == (True, "0", "")
+    assert (given.otlp_endpoint, given.exporter_image) == ("", "")
+    assert not given.profiling
+    assert not given.known_operators
 
 
 def test_the_environment_and_the_flag_that_wins() -> None:
@@ -34,6 +43,22 @@ def test_the_environment_and_the_flag_that_wins() -> None:
         (["--resync", "-5"], {}, "'-5' is no number of seconds above 0"),
         (["--log-level", "loud"], {}, "'loud' is not one of debug, info, warning, error"),
         ([], {"LOG_FORMAT": "xml"}, "'xml' is not one of json, text"),
+        (["--create-timeout", "0"], {}, "'0' is no number of seconds above 0"),
+        ([], {"LEADER_ELECT_LEASE_DURATION": "7.5"}, "'7.5' is no number of at least 1"),
+        (["--leader-elect"], {}, "--leader-elect outside a pod needs --leader-elect-namespace"),
+        (
+            ["--leader-elect-renew-deadline", "15"],
+            {},
+            "--leader-elect-renew-deadline 15 must be below --leader-elect-lease-duration 15",
+        ),
+        (
+            ["--leader-elect-retry-period", "6"],
+            {"LEADER_ELECT_RENEW_DEADLINE": "11"},
+            "--leader-elect-retry-period 6 must be at most half of --leader-elect-renew-deadline 11",
+        ),
+        (["--otlp-endpoint", "collector:4318"], {}, "'collector:4318' is no URL: write http://host:4318"),
+        ([], {"METRICS_SECURE": "maybe"}, "METRICS_SECURE: 'maybe' is not one of true and false"),
+        (["--metrics-sec"], {}, "unrecognized arguments: --metrics-sec"),
         ([], {"INSTALL_CRDS": "perhaps"}, "INSTALL_CRDS: 'perhaps' is not one of true and false"),
     ],
 )
@@ -43,3 +68,24 @@ def test_a_wrong_value_is_named(
     with pytest.raises(SystemExit):
         options(*arguments, **environment)
     assert because in capsys.readouterr().err
+
+
+def test_the_lease_is_where_the_pod_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "namespace").write_text("platform-system\n")
+    monkeypatch.setattr("shared.options.SERVICE_ACCOUNT", tmp_path)
+    assert options("--leader-elect").leader_elect_namespace == "platform-system"
+    assert options("--leader-elect", LEADER_ELECT_NAMESPACE="else").leader_elect_namespace == "else"
+
+
+def test_a_collector_may_be_named_as_opentelemetry_names_it() -> None:
+    assert options(OTEL_EXPORTER_OTLP_ENDPOINT="http://a:4318").otlp_endpoint == "http://a:4318"
+    assert options(OTEL_EXPORTER_OTLP_ENDPOINT="http://a:4318", OTLP_ENDPOINT="").otlp_endpoint == ""
+
+
+def test_help_says_the_default_of_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options("--help")
+    said = " ".join(capsys.readouterr().out.split())
+    flags = set(re.findall(r"--(?!help|no-)[a-z-]+(?= [A-Z]|, )", said))
+    assert {"--workers", "--leader-elect", "--otlp-endpoint"} <= flags
+    assert said.count("(default: ") == len(flags)

@@ -76,3 +76,32 @@ async def test_the_age_of_work_under_way_is_told() -> None:
     await queue.get()
     now = 5.0
     assert queue.oldest_work() == 5
+
+
+async def test_what_is_closed_takes_and_hands_out_nothing_and_forgets_what_waits(queue: Queue) -> None:
+    queue.add(A)
+    queue.close()
+    for ask in (queue.add, lambda key: queue.add_after(key, 0), queue.retry):
+        ask(B)
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.get(), 0.02)
+    queue.open()
+    queue.add(B)
+    assert await queue.get() == B
+
+
+async def test_rest_comes_when_all_that_was_handled_is_done(queue: Queue) -> None:
+    await queue.rest()
+    for key in (A, B):
+        queue.add(key)
+        await queue.get()
+    resting = asyncio.create_task(queue.rest())
+    queue.add(A)
+    queue.close()
+    queue.done(A)
+    await asyncio.sleep(0)
+    assert not resting.done()
+    queue.done(B)
+    await asyncio.wait_for(resting, 0.1)
+    assert len(queue) == 0

@@ -1,0 +1,134 @@
+{{/*
+`helm test`: the operator's own image makes the smallest resource, writes to what comes of it and reads it again. All of
+it goes once it passed; where it failed, its pod stays to be looked at, until the next test.
+*/}}
+{{- define "operator.check" -}}
+{{- $namespace := first (append .Values.watchNamespaces .Release.Namespace) }}
+{{- if has .Release.Namespace .Values.watchNamespaces }}{{ $namespace = .Release.Namespace }}{{ end }}
+{{- $crd := "" }}
+{{- range $_, $content := .Files.Glob "files/crds/*.yaml" }}{{ $crd = default ($content | toString | fromYaml) $crd }}{{ end }}
+{{- $name := printf "check-%s" (include "operator.fullname" .) }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{- include "operator.checkMetadata" (list . .Release.Namespace -2) | nindent 2 }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{- include "operator.checkMetadata" (list . $namespace -2) | nindent 2 }}
+rules:
+  - apiGroups: [{{ $crd.spec.group | quote }}]
+    resources: [{{ $crd.spec.names.plural | quote }}]
+    verbs: [create]
+  - apiGroups: [{{ $crd.spec.group | quote }}]
+    resources: [{{ $crd.spec.names.plural | quote }}]
+    resourceNames: [{{ $name | quote }}]
+    verbs: [get, delete]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{- include "operator.checkMetadata" (list . $namespace -1) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name | quote }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name | quote }}
+    namespace: {{ .Release.Namespace | quote }}
+{{- if .Values.networkPolicy.enabled }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{- include "operator.checkMetadata" (list . .Release.Namespace -2) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "operator.checkLabels" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  egress:
+    {{- include "operator.reachesCluster" . | nindent 4 }}
+    - to:
+        - namespaceSelector:
+            matchLabels:
+              kubernetes.io/metadata.name: {{ $namespace | quote }}
+          podSelector:
+            matchLabels: {{- include "operator.checkedLabels" . | nindent 14 }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{- include "operator.checkMetadata" (list . $namespace -2 "-servers") | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "operator.checkedLabels" . | nindent 6 }}
+  policyTypes: [Ingress]
+  ingress:
+    - from:
+        - namespaceSelector:
+            matchLabels:
+              kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}
+          podSelector:
+            matchLabels: {{- include "operator.checkLabels" . | nindent 14 }}
+        - namespaceSelector:
+            matchLabels:
+              kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}
+          podSelector:
+            matchLabels: {{- include "operator.selectorLabels" . | nindent 14 }}
+{{- end }}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{- include "operator.checkMetadata" (list . .Release.Namespace 0) | nindent 2 }}
+spec:
+  restartPolicy: Never
+  serviceAccountName: {{ $name | quote }}
+  automountServiceAccountToken: true
+  enableServiceLinks: false
+  securityContext: {{- include "operator.podSecurity" . | nindent 4 }}
+  {{- include "operator.pullSecrets" . | nindent 2 }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: check
+      image: {{ include "operator.image" . | quote }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      command: [python, -m, operators.{{ index .Chart.Annotations "platform/operator" }}.check]
+      args: [--namespace={{ $namespace }}, --name={{ $name }}]
+      resources:
+        requests: {cpu: 20m, memory: 64Mi}
+        limits: {memory: 128Mi}
+      securityContext: {{- include "operator.containerSecurity" . | nindent 8 }}
+{{- end -}}
+
+{{/*
+For a list of the root, a namespace, the hook's weight (rights come before the pod that needs them) and maybe an ending of
+the name.
+*/}}
+{{- define "operator.checkMetadata" -}}
+{{- $root := index . 0 -}}
+name: check-{{ include "operator.fullname" $root }}{{ index (append . "") 3 }}
+namespace: {{ index . 1 | quote }}
+labels:
+  {{- include "operator.labels" $root | fromYaml | merge (include "operator.checkLabels" $root | fromYaml) | toYaml | nindent 2 }}
+annotations:
+  helm.sh/hook: test
+  helm.sh/hook-weight: {{ index . 2 | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{/* Another component, another name: no selector of the operator's takes the check's pod for a replica. */}}
+{{- define "operator.checkLabels" -}}
+app.kubernetes.io/name: {{ include "operator.name" . | trunc 57 }}-check
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: check
+{{- end -}}
+
+{{/* The pods of what the check makes, as the operator labels them. */}}
+{{- define "operator.checkedLabels" -}}
+app.kubernetes.io/managed-by: {{ include "operator.process" . }}
+app.kubernetes.io/instance: check-{{ include "operator.fullname" . }}
+{{- end -}}

@@ -1,0 +1,62 @@
+{{/*
+What may reach the operator, and what it may reach; whatever else is said in the cluster (a default that denies all, say)
+this suffices. Who asks is not said: the API server and the kubelet have no pods that a policy could name, and a metrics
+port that is secure asks for itself.
+*/}}
+{{- define "operator.networkPolicy" -}}
+{{- if .Values.networkPolicy.enabled -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "operator.fullname" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "operator.selectorLabels" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  ingress:
+    - ports:
+        - port: probes
+          protocol: TCP
+        {{- if .Values.metrics.enabled }}
+        - port: metrics
+          protocol: TCP
+        {{- end }}
+        {{- if .Values.webhook.enabled }}
+        - port: webhook
+          protocol: TCP
+        {{- end }}
+  egress:
+    {{- include "operator.reachesCluster" . | nindent 4 }}
+    - to:
+        - namespaceSelector: {}
+          podSelector:
+            matchLabels:
+              app.kubernetes.io/managed-by: {{ include "operator.process" . }}
+    {{- with .Values.otlpEndpoint }}
+    - ports:
+        - port: {{ include "operator.portOf" . }}
+          protocol: TCP
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* DNS and the API server, by their ports: neither need be pods. */}}
+{{- define "operator.reachesCluster" -}}
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - port: {{ int64 . }}
+      protocol: TCP
+    {{- end }}
+{{- end -}}
+
+{{/* A URL's port: the one it names, or its scheme's. */}}
+{{- define "operator.portOf" -}}
+{{- $url := urlParse . -}}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}

@@ -1,0 +1,86 @@
+{{/*
+Admission for every CRD in files/crds. The caBundle is not rendered: the operator sets it, or cert-manager injects it, and
+neither `helm upgrade` nor a GitOps tool touches it.
+*/}}
+{{- define "operator.webhook" -}}
+{{- if .Values.webhook.enabled }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ include "operator.fullname" . }}-webhook
+  namespace: {{ .Release.Namespace | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
+spec:
+  selector: {{- include "operator.selectorLabels" . | nindent 4 }}
+  ports:
+    - name: webhook
+      port: 443
+      targetPort: webhook
+      protocol: TCP
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {{- include "operator.webhookMetadata" . | nindent 2 }}
+webhooks: {{- include "operator.webhooks" (list . "default") }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {{- include "operator.webhookMetadata" . | nindent 2 }}
+webhooks: {{- include "operator.webhooks" (list . "validate") }}
+{{- end }}
+{{- end -}}
+
+{{- define "operator.webhookMetadata" -}}
+name: {{ include "operator.fullname" . | quote }}
+labels: {{- include "operator.labels" . | nindent 2 }}
+{{- if eq .Values.certificates.source "certManager" }}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "operator.fullname" . }}-certificates
+{{- end }}
+{{- end -}}
+
+{{/* One webhook a CRD, for a list of the root and what it does: default or validate. */}}
+{{- define "operator.webhooks" -}}
+{{- $root := index . 0 }}
+{{- $does := index . 1 }}
+{{- range $_, $content := $root.Files.Glob "files/crds/*.yaml" }}
+{{- $spec := ($content | toString | fromYaml).spec }}
+  - name: {{ $does }}.{{ $spec.names.plural }}.{{ $spec.group }}
+    clientConfig:
+      service:
+        name: {{ include "operator.fullname" $root }}-webhook
+        namespace: {{ $root.Release.Namespace | quote }}
+        path: /{{ $does }}
+        port: 443
+    rules:
+      - apiGroups: [{{ $spec.group | quote }}]
+        apiVersions: [{{ range $at, $version := $spec.versions }}{{ if $at }}, {{ end }}{{ $version.name | quote }}{{ end }}]
+        resources: [{{ $spec.names.plural | quote }}]
+        operations: [CREATE, UPDATE]
+        scope: Namespaced
+    failurePolicy: {{ $root.Values.webhook.failurePolicy }}
+    timeoutSeconds: {{ int64 $root.Values.webhook.timeoutSeconds }}
+    sideEffects: None
+    admissionReviewVersions: [v1]
+    matchPolicy: Equivalent
+    {{- if eq $does "default" }}
+    reinvocationPolicy: IfNeeded
+    {{- end }}
+    namespaceSelector: {{- include "operator.webhookNamespaces" $root | nindent 6 }}
+    # Whoever labels a resource, or takes a finalizer off it, is not held up, not even where no operator answers.
+    matchConditions:
+      - name: spec-changed
+        expression: "!has(object.metadata.deletionTimestamp) && (oldObject == null || object.?spec != oldObject.?spec)"
+{{- end }}
+{{- end -}}
+
+{{/* The namespaces that the operator serves, and of them those that the value selects. */}}
+{{- define "operator.webhookNamespaces" -}}
+{{- $selector := deepCopy .Values.webhook.namespaceSelector }}
+{{- with .Values.watchNamespaces }}
+{{- $served := dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" . }}
+{{- $_ := set $selector "matchExpressions" (append (default list $selector.matchExpressions) $served) }}
+{{- end }}
+{{- toYaml $selector }}
+{{- end -}}

@@ -1,0 +1,140 @@
+"""`make bench`: how fast and how small the memcached operator is. ARGS="--quick" takes a minute."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from e2e.bench.measures import MIB, Account, Goal, Race, goals, median
+from e2e.bench.rounds import Advance, race, take_account
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.paths import REPOSITORY
+
+RESULT = REPOSITORY / ".bench" / "memcached.json"
+WRITES = 4
+"""Writes of a creation, as far as the bars know before it was measured."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, show and write down; slow is no failure, work that was not done right is."""
+    options = _parser().parse_args(arguments)
+    if options.quick:
+        options.sizes, options.stages, options.rounds, options.idle = [500], [500, 1000], 1, 10.0
+    console = Console(highlight=False, soft_wrap=True)
+    began = time.monotonic()
+    try:
+        account, races = _measure(console, options)
+    except ClusterError as error:
+        print(f"\nerror: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped; nothing is left behind", file=sys.stderr)
+        return 130
+    held = goals(races, account)
+    _show(console, account, races, held)
+    _write(options.output, account, races, held, time.monotonic() - began)
+    console.print(f"\n{time.monotonic() - began:.0f} s; all of it in {os.path.relpath(options.output)}")
+    return 0
+
+
+def _measure(console: Console, options: argparse.Namespace) -> tuple[Account, list[Race]]:
+    races: list[Race] = []
+    columns = (
+        SpinnerColumn(finished_text="[green]✓"),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("writes"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+
+        def bar(text: str, total: int) -> Advance:
+            if not console.is_terminal:
+                console.print(f"… {text}")
+            task = progress.add_task(text, total=total)
+            return lambda count: progress.advance(task, count)
+
+        stages = options.stages
+        shown = ", ".join(map(str, stages))
+        account, recorded = take_account(
+            stages,
+            workers=options.workers,
+            idle=options.idle,
+            advance=bar(f"memory and requests at {shown}; a restart; idle {options.idle:g} s", WRITES * stages[-1]),
+        )
+        for number in range(1, options.rounds + 1):
+            for size in options.sizes:
+                text = f"{size} at once, the operator, then bare ({number} of {options.rounds})"
+                races.append(race(size, recorded, workers=options.workers, advance=bar(text, 2 * WRITES * size)))
+    return account, races
+
+
+def _show(console: Console, account: Account, races: list[Race], held: list[Goal]) -> None:
+    console.print()
+    columns = ["created at once", "operator", "bare client", "ratio", "queue wait p99", "CPU a resource"]
+    table = Table(*columns, box=None, pad_edge=False)
+    for size in sorted({one.size for one in races}):
+        several = [one for one in races if one.size == size]
+        operator, bare = (median(getattr(race, who) for race in several) for who in ("operator", "bare"))
+        table.add_row(
+            str(size),
+            f"{size / operator:.0f}/s",
+            f"{size / bare:.0f}/s",
+            f"{median(race.ratio for race in several):.2f}",
+            f"{median(race.queue_p99 for race in several):.2f} s",
+            f"{median(race.cpu for race in several) / size * 1000:.1f} ms",
+        )
+    console.print(table)
+    console.print()
+    resident = [f"{value / MIB:.0f} MiB at {count}" for count, value in sorted(account.memory.items())]
+    console.print(
+        f"resident: {', '.join(resident)}; at most {account.peak / MIB:.0f} MiB; "
+        f"restarted at {account.size}: {account.restarted / MIB:.0f} MiB"
+    )
+    console.print()
+    table = Table("", "goal", "wanted", "measured", box=None, pad_edge=False)
+    for goal in held:
+        table.add_row("[green]✓" if goal.met else "[red]✗", goal.name, goal.wanted, f"{goal.value:.3g}")
+    console.print(table)
+    if account.idle_calls:
+        console.print(f"asked while idle: {', '.join(account.idle_calls[:10])}")
+
+
+def _write(path: Path, account: Account, races: list[Race], held: list[Goal], took: float) -> None:
+    found: dict[str, Any] = {
+        "machine": {"processors": os.cpu_count(), "python": platform.python_version()},
+        "seconds": took,
+        "races": [asdict(race) | {"ratio": race.ratio} for race in races],
+        "account": asdict(account) | {"per_creation": account.per_creation, "per_further": account.per_further},
+        "goals": [asdict(goal) | {"met": goal.met} for goal in held],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="500 resources, one round, ten idle seconds")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000], help="resources created at once")
+    parser.add_argument("--stages", type=int, nargs="+", default=[1000, 2000], help="where memory is read")
+    parser.add_argument("--rounds", type=int, default=3, help="races of each size; medians are shown")
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds to watch an operator with nothing to do")
+    parser.add_argument("--workers", type=int, default=0, help="the operator's workers; 0 for its default")
+    parser.add_argument("--output", type=Path, default=RESULT, help="the JSON file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

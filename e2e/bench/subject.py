@@ -1,0 +1,102 @@
+"""The operator as it runs in production: a process of its own, known by its metrics and its memory."""
+
+from __future__ import annotations
+
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGTERM
+
+from e2e.bench.measures import Buckets
+from e2e.cluster import processes
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.network import free_ports
+from e2e.cluster.processes import Process
+
+USER = "bench-operator"
+QUEUE_WAIT = re.compile(r'^workqueue_queue_duration_seconds_bucket\{.*le="([^"]+)".*\} (\S+)$', re.MULTILINE)
+
+
+class Subject:
+    """An operator that runs.
+
+    Attributes:
+        process: its process.
+    """
+
+    def __init__(self, process: Process, metrics: str) -> None:
+        self.process = process
+        self._metrics = metrics
+
+    @classmethod
+    @contextmanager
+    def running(cls, plane: ControlPlane, directory: Path, workers: int) -> Iterator[Subject]:
+        """Start it, and wait until its cache is filled; it ends as a pod does.
+
+        Args:
+            workers: resources it handles at once; 0 for its default.
+        """
+        metrics, probes = (f"127.0.0.1:{port}" for port in free_ports(2))
+        command = [
+            *("env", "METRICS_SECURE=false"),
+            *(sys.executable, "-m", "operators.memcached"),
+            f"--kubeconfig={plane.client_kubeconfig(USER, USER, 'system:masters')}",
+            f"--metrics-bind-address={metrics}",
+            f"--health-probe-bind-address={probes}",
+            *([f"--workers={workers}"] if workers else []),
+        ]
+        process = processes.start("the operator", command, log=directory / "operator.log", dies_with_us=True)
+        ready = f"http://{probes}/readyz"
+        try:
+            processes.wait_until(lambda: _get(ready) == "ok", ready, needs=[process])
+            yield cls(process, f"http://{metrics}/metrics")
+        finally:
+            process.signal(SIGTERM)
+            processes.stop([process], grace=15)
+
+    def memory(self) -> int:
+        """Its resident memory, in bytes."""
+        return self._status("VmRSS")
+
+    def peak_memory(self) -> int:
+        """The most resident memory it ever had, in bytes."""
+        return self._status("VmHWM")
+
+    def cpu(self) -> float:
+        """Processor time it has used, in seconds."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def workers(self) -> int:
+        """How many resources it handles at once."""
+        found = re.search(r"^controller_runtime_max_concurrent_reconciles\{.*\} (\S+)$", self._scrape(), re.MULTILINE)
+        assert found, "no such metric"
+        return int(float(found[1]))
+
+    def queue_wait(self) -> Buckets:
+        """How long resources have waited for a worker: by a bound in seconds, how many waited no longer."""
+        return {float(bound): float(count) for bound, count in QUEUE_WAIT.findall(self._scrape())}
+
+    def _scrape(self) -> str:
+        text = _get(self._metrics)
+        assert text is not None, "the operator shows no metrics"
+        return text
+
+    def _status(self, field: str) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE)
+        assert found, text
+        return int(found[1]) * 1024
+
+
+def _get(url: str) -> str | None:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
+    except (urllib.error.URLError, OSError):
+        return None

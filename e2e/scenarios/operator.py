@@ -1,0 +1,67 @@
+"""The memcached operator of the platform's release, as its administrator sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from e2e.scenarios.commands import RELEASE, Kubectl, until
+
+NAME = f"{RELEASE}-memcached-operator"
+DEPLOYMENT = f"deployment/{NAME}"
+PODS = f"app.kubernetes.io/name=memcached-operator,app.kubernetes.io/instance={RELEASE}"
+CONTAINER = "operator"
+LEASE = "memcached-operator"
+
+
+class Operator:
+    """Its pods and its Lease.
+
+    Args:
+        system: a kubectl in the release's namespace.
+    """
+
+    def __init__(self, system: Kubectl) -> None:
+        self.system = system
+
+    @property
+    def pods(self) -> list[dict[str, Any]]:
+        return self.system.items("pods", "-l", PODS)
+
+    @property
+    def lease(self) -> dict[str, Any]:
+        """What its Lease says."""
+        spec: dict[str, Any] = self.system.get("lease", LEASE)["spec"]
+        return spec
+
+    @property
+    def holder(self) -> str:
+        """Who leads: the pod's name and something of its process alone."""
+        named: str = self.lease.get("holderIdentity", "")
+        return named
+
+    def leader(self) -> dict[str, Any]:
+        """The pod that leads."""
+
+        def look() -> dict[str, Any] | None:
+            name = self.holder.partition("_")[0]
+            return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
+
+        return until("one replica leads", look, seconds=30)
+
+    def await_rollout(self) -> None:
+        """Wait until as many replicas as wanted are ready, and no old one is left."""
+        self.system("rollout", "status", DEPLOYMENT, "--timeout=120s")
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """No replica runs within the block; afterwards as many as before."""
+        replicas = self.system.get(DEPLOYMENT)["spec"]["replicas"]
+        self.system("scale", DEPLOYMENT, "--replicas=0")
+        try:
+            until("no operator", lambda: not self.pods)
+            yield
+        finally:
+            self.system("scale", DEPLOYMENT, f"--replicas={replicas}")
+            self.await_rollout()

@@ -1,0 +1,140 @@
+"""Metrics as a real Prometheus gets them, by the ServiceMonitors of the chart."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.pki import Authority
+from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
+from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.operator import NAME, Operator
+from e2e.scenarios.prometheus import Prometheus, job_of
+from e2e.scenarios.release import Release
+
+READER = f"{NAME}-metrics-reader"
+
+LOGIN = ("app", "secret")
+
+Account = Callable[..., str]
+
+
+@pytest.fixture
+def account(kubectl: Kubectl) -> Iterator[Account]:
+    """Makes ServiceAccounts with the ClusterRoles that are named, and gives their tokens."""
+    bound: list[str] = []
+
+    def make(name: str, *roles: str) -> str:
+        kubectl("create", "serviceaccount", name)
+        for role in roles:
+            bound.append(f"{kubectl.namespace}-{name}-{role}")
+            who = f"--serviceaccount={kubectl.namespace}:{name}"
+            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", who)
+        return kubectl("create", "token", name).strip()
+
+    yield make
+    for binding in bound:
+        kubectl("delete", "clusterrolebinding", binding)
+
+
+@pytest.fixture
+def authority(operator: Operator, tmp_path: Path) -> Path:
+    """A file with the CA of the operator's certificate, which the Prometheus operator takes from the same Secret."""
+    held = operator.system.get("secret", f"{NAME}-certificates")["data"]["ca.crt"]
+    file = tmp_path / "ca.crt"
+    file.write_bytes(base64.b64decode(held))
+    return file
+
+
+def monitor(release: Release, name: str) -> dict[str, Any]:
+    """One of the ServiceMonitors that the chart makes if it is told to."""
+    monitors = release.rendered("ServiceMonitor", "--set=memcached.metrics.serviceMonitor.enabled=true")
+    return next(found for found in monitors if found["metadata"]["name"] == name)
+
+
+def test_prometheus_scrapes_servers_that_ask_for_passwords_and_certificates(
+    kubectl: Kubectl, found_release: Release, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    names = [f"cache.{kubectl.namespace}.svc", f"*.cache.{kubectl.namespace}.svc"]
+    own = authority.issue("client", "client")
+    kubectl.apply(tls_secret("certificate", authority, authority.issue("server", "cache", hosts=names)))
+    kubectl.apply(users("users", LOGIN))
+    tls = {"secretName": "certificate", "clientAuth": "required"}
+    access = Access(LOGIN, tls_client(authority, own, checks_names=False), Names(kubectl))
+    asked = {"auth": {"secretName": "users"}, "tls": tls, "metrics": {}}
+    cache = Memcached.create(kubectl, "cache", access, size=2, **asked)
+    pods = set(cache.await_ready(2)["status"]["nodes"])
+    assert cache.serves() == 2
+
+    job = job_of(monitor(found_release, f"{NAME}-operands"), kubectl)
+    with Prometheus.scraping(tmp_path / "prometheus", [job]) as prometheus:
+
+        def scraped() -> bool:
+            up = {labels["pod"]: value for labels, value in prometheus.ask("memcached_up")}
+            assert up == dict.fromkeys(pods, 1.0), prometheus.targets()
+            return True
+
+        until("every server is scraped", scraped)
+        [(_, sets)] = prometheus.ask('sum(memcached_commands_total{command="set", status="hit"})')
+        assert sets >= 2
+        assert {value for _, value in prometheus.ask("memcached_max_connections")} == {1024.0}
+
+
+def test_prometheus_scrapes_every_replica_of_the_operator_with_a_token(
+    operator: Operator, found_release: Release, account: Account, authority: Path, tmp_path: Path
+) -> None:
+    own = monitor(found_release, NAME)
+    token = tmp_path / "token"
+    token.write_text(account("prometheus", READER))
+    job = job_of(
+        own,
+        operator.system,
+        authorization={"credentials_file": str(token)},
+        tls_config={"ca_file": str(authority), "server_name": own["spec"]["endpoints"][0]["tlsConfig"]["serverName"]},
+    )
+    pods = {pod["metadata"]["name"] for pod in operator.pods}
+    with Prometheus.scraping(tmp_path / "prometheus", [job]) as prometheus:
+
+        def scraped() -> bool:
+            up = {labels["pod"]: value for labels, value in prometheus.ask("up")}
+            assert up == dict.fromkeys(pods, 1.0), prometheus.targets()
+            return True
+
+        until("every replica is scraped", scraped)
+        leads = prometheus.ask('leader_election_master_status{name="memcached-operator"} == 1')
+        assert [labels["pod"] for labels, _ in leads] == [operator.leader()["metadata"]["name"]]
+        for name in ("controller_runtime_reconcile_total", "workqueue_depth", "rest_client_requests_total"):
+            assert {labels["pod"] for labels, _ in prometheus.ask(name)} == pods, name
+
+
+def test_metrics_are_for_accounts_that_may_read_them(operator: Operator, account: Account, authority: Path) -> None:
+    address = operator.pods[0]["status"]["podIP"]
+    trusting = ssl.create_default_context(cafile=str(authority))
+    trusting.check_hostname = False  # asked by its address, which changes
+
+    def status(token: str | None) -> int:
+        request = urllib.request.Request(f"https://{address}:8443/metrics")
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, context=trusting, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    assert status(None) == 401
+    assert status("nobodys") == 401
+    assert status(account("stranger")) == 403
+    token = account("prometheus", READER)
+    until("the role is known to all", lambda: status(token) == 200, seconds=10)
+    with pytest.raises(OSError, match=r"refused|reset|timed out"):
+        urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5)

@@ -1,0 +1,146 @@
+"""Webhooks while their certificates change, and while nobody answers them."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+
+from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.load import Callers, Memcacheds
+from e2e.scenarios.memcached import Memcached, condition, manifest, uids
+from e2e.scenarios.operator import NAME, Operator
+from e2e.scenarios.release import Release
+
+SECRET = f"{NAME}-certificates"
+CRD = "memcacheds.cache.example.com"
+RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
+WRONG = {"size": 1, "maxItemSizeMB": 64}
+SENTENCE = "64 is more than half of memoryMB"
+
+
+def certificates(operator: Operator) -> dict[str, str]:
+    """What each replica shows to who calls its webhooks, by the replica's name."""
+    return {
+        pod["metadata"]["name"]: ssl.get_server_certificate((pod["status"]["podIP"], 9443), timeout=5)
+        for pod in operator.pods
+    }
+
+
+def unanswered(kubectl: Kubectl) -> dict[str, float]:
+    """How often the API server called a webhook in vain, and refused the request for it or let it pass."""
+    lines = kubectl("get", "--raw", "/metrics").splitlines()
+    counted = re.compile(r"apiserver_admission_webhook_(fail_open_count|rejection_count\{error_type=\"calling_webhook)")
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if counted.match(line))}
+
+
+def callers_of(memcacheds: Memcacheds) -> list[Callable[[int], None]]:
+    """Calls that both webhooks must have a part in: one is tried out; one is made, changed and deleted."""
+
+    def try_out(_: int) -> None:
+        asked = {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}, "podDisruptionBudget": {"minAvailable": 9}}
+        tried, warning = memcacheds.try_out("tried", size=1, **asked)
+        assert tried["spec"]["size"] == 2, "the first defaults"
+        assert "lets none be evicted" in warning, "the second warns"
+
+    def change(number: int) -> None:
+        name = f"changed-{number % 20}"
+        memcacheds.create(name, size=0)
+        memcacheds.change(name, memoryMB=65 + number % 2)
+        memcacheds.delete(name)
+
+    return [try_out, try_out, change]
+
+
+@pytest.fixture
+def hasty(operator: Operator, release: Release) -> Operator:
+    """The operator with certificates that live for ten seconds, and authorities that live for forty."""
+    operator.system("delete", "secret", SECRET)
+    lifetime = [{"name": "CERTIFICATE_LIFETIME", "value": "10"}]
+    release.upgrade("--set-json", f"memcached.extraEnv={json.dumps(lifetime)}")
+    operator.await_rollout()
+    return operator
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(120, marks=pytest.mark.long)])
+def test_certificates_and_authorities_change_under_load_and_no_call_fails(
+    kubectl: Kubectl, hasty: Operator, seconds: int
+) -> None:
+    memcacheds = Memcacheds(kubectl.environment["KUBECONFIG"], kubectl.namespace)
+    in_vain, pods = unanswered(kubectl), {pod["metadata"]["uid"] for pod in hasty.pods}
+    authorities: set[str] = set()
+    shown: dict[str, set[str]] = defaultdict(set)
+
+    def look() -> bool:
+        authorities.add(hasty.system.get("secret", SECRET)["data"]["ca.crt"])
+        for name, certificate in certificates(hasty).items():
+            shown[name].add(certificate)
+        # With the old authority, with both, with the new one.
+        return len(authorities) >= 3 and min(map(len, shown.values())) >= 4
+
+    began = time.monotonic()
+    with Callers.calling(*callers_of(memcacheds)) as callers:
+        until("all is renewed", look, seconds=90)
+        while time.monotonic() < began + seconds:
+            look()
+            time.sleep(0.5)
+    print(
+        f"{len(authorities)} states of the authority and {max(map(len, shown.values()))} certificates in "
+        f"{time.monotonic() - began:.0f} s: of {sum(callers.calls.values())} calls, {len(callers.failures)} failed"
+    )
+    assert callers.failures == []
+    assert unanswered(kubectl) == in_vain
+    assert min(callers.calls.values()) > 100, callers.calls
+    assert {pod["metadata"]["uid"] for pod in hasty.pods} == pods, "nobody was restarted for it"
+
+
+def test_without_an_operator_what_is_new_is_refused_and_all_else_goes_on(kubectl: Kubectl, operator: Operator) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    with operator.gone():
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            kubectl.apply(manifest("another", size=1))
+        assert "failed calling webhook" in refused.value.stderr
+        kubectl("label", "memcached", "cache", "tier=gold")
+        kubectl("scale", "memcached", "cache", "--replicas=2")
+        kubectl("delete", "memcached", "cache", "--timeout=20s")
+
+
+def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass_the_reconcile(
+    kubectl: Kubectl, operator: Operator, release: Release
+) -> None:
+    """All three in the same words; the release's fixture brings the CRD's rules back."""
+    with pytest.raises(subprocess.CalledProcessError) as by_crd:
+        kubectl.apply(manifest("cache", **WRONG))
+    assert SENTENCE in by_crd.value.stderr
+    release.upgrade("--set", "memcached.webhook.failurePolicy=Ignore")
+    kubectl("patch", "crd", CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": RULES}]))
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    servers = uids(kubectl)
+
+    def refused_by_webhook() -> bool:
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            kubectl.apply(manifest("cache", **WRONG))
+        return "admission webhook" in refused.value.stderr and SENTENCE in refused.value.stderr
+
+    until("the webhook says it, once the CRD no longer does", refused_by_webhook)
+    with operator.gone():
+        until("nobody says it", lambda: kubectl.apply(manifest("cache", **WRONG)))
+
+    def stalled() -> bool:
+        found = condition(cache.now, "Stalled")
+        return found["status"] == "True" and SENTENCE in found["message"]
+
+    until("the resource itself says it", stalled)
+    assert uids(kubectl) == servers
+    assert cache.serves() == 1
+    kubectl.apply(manifest("cache", size=1))
+    cache.await_ready(1)
+    assert uids(kubectl) == servers

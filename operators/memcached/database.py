@@ -1,0 +1,303 @@
+"""Speaks memcached's text protocol, as far as operators need it: https://docs.memcached.org/protocols/basic/
+
+Credentials appear in no error and in no log, and are sent to none but a server that asks for them: to another, the
+`set` by which a client authenticates would be an item like any other, for everyone to get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Literal, Protocol
+
+TIMEOUT = 5.0
+"""Seconds for a connection to be ready, and for an answer to be complete."""
+
+LONGEST_LINE = 65536
+MOST_LINES = 100_000
+"""Bounds of an answer; the longest that memcached gives, `stats items`, has some 2,000 lines."""
+
+Section = Literal["", "settings", "slabs", "items"]
+"""What `stats` tells of; the empty one is the server as a whole."""
+
+
+class MemcachedError(Exception):
+    """A server that could not be spoken with, or did not do as told.
+
+    MemcachedError
+    ├── Unreachable             no connection, or it ended: refused, reset, no such host
+    │   ├── TimedOut            no connection, or no whole answer, in time
+    │   └── Busy                it has as many clients as it takes
+    ├── TLSFailed               the handshake failed: trust, names, or a client certificate
+    ├── AuthenticationFailed    it wants a user and a password, and not these
+    ├── CertificatesRefused     it could not read its own certificate or key
+    └── UnexpectedAnswer        it is not memcached, or a version that answers otherwise
+    """
+
+
+class Unreachable(MemcachedError): ...
+
+
+class TimedOut(Unreachable): ...
+
+
+class Busy(Unreachable): ...
+
+
+class TLSFailed(MemcachedError): ...
+
+
+class AuthenticationFailed(MemcachedError): ...
+
+
+class CertificatesRefused(MemcachedError): ...
+
+
+class UnexpectedAnswer(MemcachedError): ...
+
+
+class Server(Protocol):
+    """A server that is connected and, where it asks for that, authenticated. It is asked one thing at a time.
+
+    Every method raises MemcachedError; after one of Unreachable, TLSFailed or UnexpectedAnswer, the connection is gone.
+
+    Attributes:
+        address: host:port.
+        certificate: what it shows, in DER form; empty without TLS.
+    """
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def certificate(self) -> bytes: ...
+
+    async def version(self) -> str:
+        """Its version, such as 1.6.38."""
+
+    async def stats(self, section: Section = "") -> dict[str, str]:
+        """What it counts and how it is set, by memcached's names."""
+
+    async def refresh_certs(self) -> None:
+        """Make it read its certificate, key and client CAs anew; open connections and items stay.
+
+        A CA that is no longer in the file is trusted until the server restarts.
+
+        Raises:
+            CertificatesRefused: it cannot use them. Where certificate and key do not belong together, it then refuses
+                every new client, until it is told again over a connection that is open already.
+        """
+
+    async def aclose(self) -> None:
+        """End the connection."""
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
+    server_name: str | None = None,
+    auth: tuple[str, str] | None = None,
+    timeout: float = TIMEOUT,  # noqa: ASYNC109 (of every later answer, too)
+) -> Server:
+    """Connect, so far that the server answers commands.
+
+    Args:
+        tls: trust, and the client's certificate if it has one; None for no TLS.
+        server_name: the name that the server's certificate bears; by default the host.
+        auth: user and password, for a server that asks for them.
+        timeout: seconds for all of this, and for every answer afterwards.
+
+    Raises:
+        MemcachedError: which says what failed, and what mends it.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    with _told(address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, proven=False):
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=tls, server_hostname=(server_name or host) if tls else None, limit=LONGEST_LINE
+            )
+    connection = _Connection(address, reader, writer, timeout)
+    try:
+        await connection.begin(auth)
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+class _Connection:
+    def __init__(
+        self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float
+    ) -> None:
+        self._address = address
+        self._reader = reader
+        self._writer = writer
+        self._timeout = timeout
+        self._tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+        self._proven = False  # whether it has answered anything
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    @property
+    def certificate(self) -> bytes:
+        return (self._tls.getpeercert(binary_form=True) or b"") if self._tls else b""
+
+    async def begin(self, auth: tuple[str, str] | None) -> None:
+        """Authenticate if need be. Only an answer shows that a TLS 1.3 server takes the client's certificate."""
+        line = await self._ask("version")
+        if line.startswith("CLIENT_ERROR unauthenticated"):
+            if auth is None:
+                raise AuthenticationFailed(f"{self.address} asks for a user and a password: give them.")
+            await self._authenticate(*auth)
+        else:
+            self._version(line)
+
+    async def version(self) -> str:
+        return self._version(await self._ask("version"))
+
+    async def stats(self, section: Section = "") -> dict[str, str]:
+        command = f"stats {section}".rstrip()
+        found: dict[str, str] = {}
+        async with self._asked(command):
+            for _ in range(MOST_LINES):
+                line = await self._line(command)
+                if line == "END":
+                    return found
+                word, _, stat = line.partition(" ")
+                if word != "STAT":
+                    raise self._unexpected(command, line)
+                name, _, value = stat.partition(" ")
+                found[name] = value
+            raise UnexpectedAnswer(f"{self.address} answers {command!r} without end.")
+
+    async def refresh_certs(self) -> None:
+        line = await self._ask("refresh_certs")
+        if line.startswith("Error "):
+            raise CertificatesRefused(f"{self.address} cannot use its certificate and key: {_shown(line)}")
+        if line != "OK":
+            raise self._unexpected("refresh_certs", line)
+
+    async def aclose(self) -> None:
+        self._writer.close()
+        with suppress(OSError):  # a timeout is one, too
+            async with asyncio.timeout(1.0):
+                await self._writer.wait_closed()
+
+    def abort(self) -> None:
+        """End the connection at once: what it still brings would be taken for the next answer."""
+        self._writer.transport.abort()
+
+    async def _authenticate(self, user: str, password: str) -> None:
+        value = f"{user} {password}".encode()
+        if not user or not password or len(value.split()) != 2:
+            raise AuthenticationFailed(
+                f"{self.address}: the user or the password is empty or holds a blank, and memcached takes neither."
+            )
+        # Key, flags and expiry mean nothing to a server that asks for authentication.
+        line = await self._ask(f"set auth 0 0 {len(value)}", value + b"\r\n", told="authentication")
+        if line.startswith("CLIENT_ERROR"):
+            raise AuthenticationFailed(f"{self.address} does not take this user and password: mend one of them.")
+        if line != "STORED":
+            raise UnexpectedAnswer(f"{self.address} answers authentication with neither yes nor no.")  # may repeat it
+
+    async def _ask(self, command: str, more: bytes = b"", *, told: str | None = None) -> str:
+        """The one line that a command is answered with."""
+        async with self._asked(command, more, told=told):
+            return await self._line(told or command)
+
+    @asynccontextmanager
+    async def _asked(self, command: str, more: bytes = b"", *, told: str | None = None) -> AsyncIterator[None]:
+        """Send a command, for its answer to be read; where that fails, the connection is out of step, and ends."""
+        try:
+            what = f"answer to {told or command!r}"
+            with _told(self.address, what, self._timeout, tls=self._tls is not None, proven=self._proven):
+                async with asyncio.timeout(self._timeout):
+                    self._writer.write(f"{command}\r\n".encode() + more)
+                    await self._writer.drain()
+                    yield
+            self._proven = True
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _line(self, command: str) -> str:
+        try:
+            line = (await self._reader.readuntil(b"\n")).rstrip(b"\r\n").decode(errors="backslashreplace")
+        except asyncio.LimitOverrunError:
+            raise UnexpectedAnswer(
+                f"{self.address} answers {command!r} with a line of over {LONGEST_LINE} bytes: it is not memcached."
+            ) from None
+        if line.startswith("ERROR Too many open connections"):
+            raise Busy(f"{self.address} has as many clients as it takes (-c): raise that, or end some of them.")
+        return line
+
+    def _version(self, line: str) -> str:
+        word, _, version = line.partition(" ")
+        if word != "VERSION":
+            raise self._unexpected("version", line)
+        return version
+
+    def _unexpected(self, command: str, line: str) -> UnexpectedAnswer:
+        return UnexpectedAnswer(f"{self.address} answers {command!r} with {_shown(line)!r}: is it memcached?")
+
+
+@contextmanager
+def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -> Iterator[None]:
+    """Tell what happens to a connection as MemcachedError.
+
+    Args:
+        what: is waited for, without an article.
+        proven: whether the server has answered on this connection. Before that, its end may mean TLS: of version 1.3,
+            a client hears that it is refused only after its handshake, and often but by the connection's end.
+    """
+    try:
+        yield
+    except TimeoutError:
+        perhaps = "" if proven else ", or it speaks no TLS" if tls else ", or it expects TLS"
+        raise TimedOut(f"{address} gave no {what} within {timeout:g} s: it is busy or out of reach{perhaps}.") from None
+    except ssl.SSLError as error:
+        raise TLSFailed(f"{address}: {_tls_cause(error)}") from None
+    except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
+        if tls and not proven:
+            raise TLSFailed(
+                f"{address} gave no {what}, but ended the connection: it wants a client certificate that its CA "
+                "(ssl_ca_cert) signed, or speaks no TLS."
+            ) from None
+        perhaps = "it stopped" if proven else "it stopped, or expects TLS"
+        raise Unreachable(f"{address} gave no {what}, but ended the connection: {perhaps}.") from None
+    except ConnectionRefusedError:
+        raise Unreachable(f"{address} refuses connections: nothing listens there.") from None
+    except socket.gaierror as error:
+        raise Unreachable(f"{address}: no such host ({error.strerror}).") from None
+    except OSError as error:
+        raise Unreachable(f"{address} cannot be reached: {error.strerror or error}.") from None
+
+
+_TLS_CAUSES = {
+    "CERTIFICATE_REQUIRED": "it requires a client certificate: give one.",
+    "UNKNOWN_CA": "it does not trust the client's certificate: give one that its CA (ssl_ca_cert) signed.",
+    "BAD_CERTIFICATE": "it does not take the client's certificate: give another.",
+    "CERTIFICATE_EXPIRED": "the client's certificate has expired: renew it.",
+    "WRONG_VERSION_NUMBER": "it speaks no TLS on this port: leave TLS out, or give it a certificate (-Z).",
+    "HANDSHAKE_FAILURE": "it wants a client certificate, or its own key does not fit its certificate.",
+}
+"""What OpenSSL's reasons mean here, by their ending: the alerts' names begin with a version of TLS."""
+
+
+def _tls_cause(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted: {error.verify_message.rstrip('.')}."
+    reason = error.reason or type(error).__name__
+    known = next((cause for ending, cause in _TLS_CAUSES.items() if reason.endswith(ending)), None)
+    return known or f"the TLS handshake failed: {reason.replace('_', ' ').lower()}."
+
+
+def _shown(line: str) -> str:
+    return line if len(line) <= 200 else f"{line[:200]}…"

@@ -1,0 +1,109 @@
+"""Answers GET over HTTP/1.1, one request a connection, on plain asyncio.
+
+For the exporter alone, which is paid for in every pod: aiohttp would double its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import NamedTuple
+
+CLIENTS = 32
+"""Clients that are answered at once; a further one is turned away."""
+
+PATIENCE = 5.0
+"""Seconds for a client to say what it wants, and again for it to take the answer."""
+
+FAREWELL = 3.0
+"""Seconds for answers under way at the end."""
+
+LONGEST_REQUEST = 16384
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    text: str
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Pages = Mapping[str, Callable[[], Awaitable[Page]]]
+"""What is answered, by path."""
+
+
+@asynccontextmanager
+async def serving(host: str | None, port: int, pages: Pages) -> AsyncIterator[tuple[str, int]]:
+    """Answer, until the context is left; who is being answered then still gets the answer.
+
+    Args:
+        host: an address; None for every one.
+        port: 0 for any that is free.
+
+    Yields:
+        Address and port that it listens on.
+
+    Raises:
+        OSError: they cannot be listened on.
+    """
+    answering: set[asyncio.Task[None]] = set()
+
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(answering) >= CLIENTS:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(_answer(reader, writer, pages))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+
+    server = await asyncio.start_server(begin, host, port, limit=LONGEST_REQUEST)
+    try:
+        yield server.sockets[0].getsockname()[:2]
+    finally:
+        server.close()
+        if answering:
+            _, late = await asyncio.wait(answering, timeout=FAREWELL)
+            for task in late:
+                task.cancel()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
+    with suppress(OSError, asyncio.IncompleteReadError):  # the client went away, or is too slow; TimeoutError is one
+        try:
+            writer.write(await _answer_to(reader, pages))
+            async with asyncio.timeout(PATIENCE):
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        finally:
+            writer.transport.abort()  # no more than a look if all went well
+
+
+async def _answer_to(reader: asyncio.StreamReader, pages: Pages) -> bytes:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return _message(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    method, target, version = [*head.partition(b"\r\n")[0].decode("latin-1").split(" "), "", ""][:3]
+    if not version.startswith("HTTP/1."):
+        return _message(HTTPStatus.BAD_REQUEST)
+    if method not in {"GET", "HEAD"}:
+        return _message(HTTPStatus.METHOD_NOT_ALLOWED)
+    page = pages.get(target.partition("?")[0])
+    if page is None:
+        return _message(HTTPStatus.NOT_FOUND)
+    return _message(HTTPStatus.OK, await page(), with_body=method == "GET")
+
+
+def _message(status: HTTPStatus, page: Page | None = None, *, with_body: bool = True) -> bytes:
+    text, content_type = page or Page(f"{status.phrase}\n")
+    body = text.encode()
+    allowed = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n{allowed}Connection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

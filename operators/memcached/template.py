@@ -1,0 +1,193 @@
+"""The servers' pod, as both workloads make it. Pure."""
+
+from __future__ import annotations
+
+from operators.memcached.api import Memcached
+from shared.kube import Obj
+from shared.ownership import Owner
+
+COMPONENT = "server"
+CONTAINER = "memcached"
+EXPORTER, METRICS = "exporter", "metrics"
+USER = 11211
+"""The user and group that memcached's official images run as; it needs no name inside the image."""
+
+SECRETS = "cache.example.com/secrets"
+"""Annotation of pods: a digest of what servers read from Secrets at their start alone; another one replaces them."""
+
+AUTH = "/etc/memcached/auth"
+TLS = "/etc/memcached/tls"
+ITEMS = "/var/cache/memcached"
+
+USERS_KEY = "users"
+CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
+
+_MEMORY_FILE = f"{ITEMS}/items"
+
+# The shell hands on SIGTERM as SIGUSR1, at which memcached keeps its items; no hook is left to race with SIGTERM for
+# that. memcached starts clean if it stopped within this very second (restart.c compares whole seconds), and ends for
+# good over an empty record of a stop that was cut off.
+_WARM_RESTART = f"""\
+if [ -s {_MEMORY_FILE}.meta ]; then sleep 1; else rm -f {_MEMORY_FILE}.meta; fi
+trap 'kill -USR1 "$server"' TERM
+memcached "$@" &
+server=$!
+while :; do wait "$server"; ended=$?; kill -0 "$server" 2>/dev/null || exit "$ended"; done
+"""
+
+_SAFE: Obj = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+
+def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str) -> Obj:
+    """The template of the servers' pods.
+
+    Args:
+        image: memcached's.
+        exporter: the image that serves metrics.
+        digest: of what the servers read from Secrets at their start; empty if that is nothing.
+    """
+    spec = resource.spec
+    metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
+    if annotations := spec.annotations | ({SECRETS: digest} if digest else {}):
+        metadata["annotations"] = annotations
+    security: Obj = {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if spec.auth or spec.tls:
+        security["fsGroup"] = USER  # Secrets' files are root's, and this group may read them
+    containers = [_server(resource, image)]
+    if spec.metrics_port is not None:
+        containers.append(_exporter(resource, exporter, spec.metrics_port))
+    made: Obj = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": security,
+        "containers": containers,
+        "topologySpreadConstraints": _spread(resource, own),
+        **spec.placement(),
+    }
+    if volumes := _volumes(resource):
+        made["volumes"] = volumes
+    return {"metadata": metadata, "spec": made}
+
+
+def _server(resource: Memcached, image: str) -> Obj:
+    spec = resource.spec
+    listening: Obj = {"tcpSocket": {"port": CONTAINER}}
+    start: Obj = {"command": ["memcached"], "args": arguments(resource)}
+    if spec.warm_restart:
+        start["command"] = ["/bin/sh", "-c", _WARM_RESTART, "memcached"]
+    container: Obj = {
+        "name": CONTAINER,
+        "image": image,
+        **start,
+        "ports": [{"name": CONTAINER, "containerPort": spec.container_port, "protocol": "TCP"}],
+        "resources": spec.container_resources(),
+        # The start-up probe asks often, so that a server counts a second after it listens; the others ask seldom. A
+        # server at its connection limit still accepts in the kernel: it is not restarted for being busy.
+        "startupProbe": {**listening, "periodSeconds": 1, "failureThreshold": 60 + _taking_up_seconds(resource)},
+        "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
+        "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
+        "securityContext": _SAFE,
+    }
+    if spec.env:
+        container["env"] = spec.environment()
+    mounts = _secret_mounts(resource)
+    if spec.warm_restart:
+        mounts.append({"name": "items", "mountPath": ITEMS})
+    if mounts:
+        container["volumeMounts"] = mounts
+    return container
+
+
+def _taking_up_seconds(resource: Memcached) -> int:
+    """How long a server may take to find its items again before it listens: it walks through all of its memory."""
+    return resource.spec.memory_mb // 64 if resource.spec.warm_restart else 0
+
+
+def _exporter(resource: Memcached, image: str, port: int) -> Obj:
+    """Serves metrics; without a probe, for a cache is no less a cache when nobody counts."""
+    spec = resource.spec
+    flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen=:{port}"]
+    if spec.auth:
+        flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
+    if spec.tls:
+        flags.append("--tls")
+    if spec.needs_client_certificate:
+        flags += [f"--tls-cert={TLS}/{CERTIFICATE_KEY}", f"--tls-key={TLS}/{PRIVATE_KEY}"]
+    container: Obj = {
+        "name": EXPORTER,
+        "image": image,
+        "args": ["exporter", *flags],
+        "ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}],
+        "resources": {"limits": {"memory": "96Mi"}, "requests": {"cpu": "10m", "memory": "48Mi"}},
+        "securityContext": _SAFE,
+    }
+    if mounts := _secret_mounts(resource):
+        container["volumeMounts"] = mounts
+    return container
+
+
+def arguments(resource: Memcached) -> list[str]:
+    """Memcached's command line: https://github.com/memcached/memcached/blob/master/doc/memcached.1."""
+    spec = resource.spec
+    flags = [
+        f"--port={spec.container_port}",
+        f"--memory-limit={spec.memory_mb}",
+        f"--conn-limit={spec.max_connections}",
+        f"--threads={spec.threads}",
+        f"--max-item-size={spec.max_item_size_mb}m",
+    ]
+    if spec.warm_restart:
+        flags.append(f"--memory-file={_MEMORY_FILE}")
+    if spec.auth:
+        flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
+    if spec.tls:
+        options = [f"ssl_chain_cert={TLS}/{CERTIFICATE_KEY}", f"ssl_key={TLS}/{PRIVATE_KEY}"]
+        if spec.needs_client_certificate:  # 2: refuse whoever has none; the default asks for none
+            options += ["ssl_verify_mode=2", f"ssl_ca_cert={TLS}/{AUTHORITY_KEY}"]
+        flags += ["--enable-ssl", f"--extended={','.join(options)}"]
+    return [*flags, *spec.extra_args]
+
+
+def _volumes(resource: Memcached) -> list[Obj]:
+    spec, volumes = resource.spec, []
+    if spec.auth:
+        volumes.append(_secret("auth", spec.auth.secret_name, USERS_KEY))
+    if spec.tls:
+        authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
+        volumes.append(_secret("tls", spec.tls.secret_name, CERTIFICATE_KEY, PRIVATE_KEY, *authority))
+    if spec.warm_restart:  # a little more than the items: the record that a stop leaves beside them
+        size = f"{spec.memory_mb + 1}Mi"
+        volumes.append({"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
+    return volumes
+
+
+def _secret(volume: str, name: str, *keys: str) -> Obj:
+    items = [{"key": key, "path": key} for key in keys]
+    return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o440, "items": items}}
+
+
+def _secret_mounts(resource: Memcached) -> list[Obj]:
+    spec, mounts = resource.spec, []
+    if spec.auth:
+        mounts.append({"name": "auth", "mountPath": AUTH, "readOnly": True})
+    if spec.tls:
+        mounts.append({"name": "tls", "mountPath": TLS, "readOnly": True})
+    return mounts
+
+
+def _spread(resource: Memcached, own: Owner) -> list[Obj]:
+    """Where the spec says nothing: over the nodes as evenly as can be, but never at the price of a server."""
+    wanted = resource.spec.spread_constraints() or [
+        {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    ]
+    return [{**constraint, "labelSelector": {"matchLabels": own.selector(COMPONENT)}} for constraint in wanted]

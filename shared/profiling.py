@@ -1,0 +1,63 @@
+"""Where the time and the memory of a running operator go; for loopback only: kubectl port-forward reaches it.
+
+curl 'http://127.0.0.1:6060/debug/profile?seconds=10'
+curl 'http://127.0.0.1:6060/debug/memory'             # with PYTHONTRACEMALLOC=1 in the environment
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import io
+import pstats
+import tracemalloc
+
+from aiohttp import web
+
+ADDRESS = "127.0.0.1:6060"
+
+LONGEST = 300.0
+"""Seconds that a profile takes at most: everything is slower meanwhile."""
+
+LINES = 60
+
+
+class Profiler:
+    """One profile at a time of the thread that runs the event loop."""
+
+    def __init__(self) -> None:
+        self._is_busy = False
+
+    @property
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/debug/profile", self.profile), web.get("/debug/memory", self.memory)]
+
+    async def profile(self, request: web.Request) -> web.Response:
+        """The functions that took the most time of their own in the next `seconds` (10)."""
+        given = request.query.get("seconds", "10")
+        try:
+            seconds = float(given)
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= LONGEST:
+            return web.Response(status=400, text=f"seconds={given}: give a number above 0, up to {LONGEST:g}\n")
+        if self._is_busy:
+            return web.Response(status=409, text="another profile is being taken; ask again when it is done\n")
+        self._is_busy = True
+        profile = cProfile.Profile()
+        try:
+            with profile:
+                await asyncio.sleep(seconds)
+        finally:
+            self._is_busy = False
+        text = io.StringIO()
+        pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(LINES)
+        return web.Response(text=text.getvalue())
+
+    async def memory(self, _: web.Request) -> web.Response:
+        """The lines that hold the most memory."""
+        if not tracemalloc.is_tracing():
+            return web.Response(status=409, text="memory is not traced; start with PYTHONTRACEMALLOC=1 set\n")
+        snapshot = await asyncio.to_thread(tracemalloc.take_snapshot)
+        lines = await asyncio.to_thread(snapshot.statistics, "lineno")
+        return web.Response(text="".join(f"{line}\n" for line in lines[:LINES]))

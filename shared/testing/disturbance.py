@@ -1,0 +1,218 @@
+"""What goes wrong while a scenario is played: at each write, with each event, from each older view.
+
+The patterns are Sieve's (OSDI'22: intermediate, stale and unobserved states), a network's, and those of two leaders.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from shared.kube import Kind, Obj, resource_version
+from shared.testing.course import Course
+from shared.testing.faults import Crash, Faults
+from shared.testing.harness import View, look
+from shared.testing.play import Play
+
+_HISTORY = ("generation", "observedGeneration", "restartCount")
+"""Fields that count what happened on the way."""
+
+
+class Overwritten(Exception):
+    """An operator with an old view of the world changed or deleted what is newer."""
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """Something that can go wrong.
+
+    Attributes:
+        points: where it can in an undisturbed course, in words.
+        play: plays the course with it at one of these, to the end; raises Overwritten.
+        counts: how often objects may be created and deleted, compared with the undisturbed run.
+        unstable: fields that may end otherwise than in the undisturbed run, as keys at any depth.
+    """
+
+    name: str
+    points: Callable[[Course], list[str]]
+    play: Callable[[Course, int], Awaitable[Play]]
+    counts: Literal["equal", "at most", "any"] = "equal"
+    unstable: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _writes(course: Course) -> list[str]:
+    return [occasion.text for occasion in course.writes]
+
+
+def _struck(name: str, script: Callable[[Faults, int], None], *, lags: bool = False) -> Disturbance:
+    """A fault strikes the nth write."""
+
+    async def play(course: Course, nth: int) -> Play:
+        play, steps, nth = course.play(course.writes, nth)
+        faults = play.world.server.faults
+        script(faults, nth)
+        if lags:
+            faults.on_strike = partial(setattr, play, "lags", True)
+        await play.go(steps)
+        assert not faults.pending, "the fault struck nothing: before it, the run was another than the undisturbed one"
+        return play
+
+    return Disturbance(name, _writes, play)
+
+
+def _late_news() -> Disturbance:
+    async def play(course: Course, _: int) -> Play:
+        play = Play(course.halts[0].fork())
+        play.lags = True
+        await play.go(course.scenario.steps)
+        return play
+
+    return Disturbance("all news late", lambda _: ["from the beginning"], play)
+
+
+def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
+    """The leader loses its lease while its nth write is under way; the write lands when another leads."""
+
+    async def play(course: Course, nth: int) -> Play:
+        play, steps, nth = course.play(course.writes, nth)
+        play.world.server.faults.crash_before(nth + 1)
+        under_way: list[Crash] = []
+        rests = 0
+
+        async def on_crash(crash: Crash) -> None:
+            if steps_later:
+                under_way.append(crash)
+            else:
+                await play.land(crash)
+
+        async def after_step() -> None:
+            nonlocal rests
+            rests += bool(under_way)
+            if rests > 1 and under_way:
+                await play.land(under_way.pop())
+
+        play.on_crash, play.after_step = on_crash, after_step
+        await play.go(steps)
+        for crash in under_way:  # there was no later step
+            await play.land(crash)
+            await play.settle()
+        return play
+
+    if steps_later:
+        return Disturbance(name, _writes, play, counts="any", unstable=_HISTORY)
+    return Disturbance(name, _writes, play)
+
+
+def _stale_view() -> Disturbance:
+    """The operator restarts on a list that was true before; then its watch tells it what happened since."""
+
+    def places(course: Course) -> list[tuple[int, int]]:
+        return [
+            (moment, halt)
+            for moment, (step, _) in enumerate(course.moments)
+            for halt in range(step, len(course.scenario.steps))
+        ]
+
+    def points(course: Course) -> list[str]:
+        steps = course.scenario.steps
+        return [
+            f"after '{steps[halt]}', what was during '{steps[course.moments[moment][0]]}' (view {moment + 1})"
+            for moment, halt in places(course)
+        ]
+
+    async def play(course: Course, nth: int) -> Play:
+        moment, halt = places(course)[nth]
+        _, view = course.moments[moment]
+        play = Play(course.halts[halt + 1].fork())
+        before, database = play.world.server.objects(), copy.deepcopy(play.world.database)
+        play.begin(view)
+        operator = play.operator
+        assert operator is not None
+        operator.deaf.update(view)
+        for _ in range(3):  # what is refused once is tried again
+            play.look_again()
+            await operator.run()
+        _require_kept(before, view, play)
+        if (now := play.world.database).counts() != database.counts() or now.state() != database.state():
+            raise Overwritten(f"the database was {now.state()} {dict(now.counts())}, by a spec that is old")
+        operator.catch_up()
+        await play.settle()
+        await play.go(course.scenario.steps[halt + 1 :])
+        return play
+
+    return Disturbance("a stale view", points, play, counts="any", unstable=_HISTORY)
+
+
+def _require_kept(before: list[tuple[Kind, Obj]], view: View, play: Play) -> None:
+    """What the view did not show is as it was, and what it showed older is still there.
+
+    An older spec may be applied to an object that the operator has seen, or that it has looked at since (then its write
+    says which one it means): the newer spec follows with the view. Nothing newer may be deleted, and no object changed
+    for bearing the name of another.
+    """
+    blind = {(write.kind, write.name) for write in play.world.server.log.writes(changed=True) if not write.pinned}
+    known = {obj["metadata"]["uid"]: resource_version(obj) for listing in view.values() for obj in listing["items"]}
+    now = {obj["metadata"]["uid"]: obj for _, obj in play.world.server.objects()}
+    for kind, obj in before:
+        uid, what = obj["metadata"]["uid"], f"{kind} {obj['metadata']['name']}"
+        if uid not in now and resource_version(obj) > known.get(uid, 0):
+            raise Overwritten(f"{what} was deleted, which is newer than what was seen")
+        if uid not in known and (kind.name, obj["metadata"]["name"]) in blind and now[uid] != obj:
+            raise Overwritten(f"{what} was changed by its name, though it was never seen")
+
+
+def _unobserved() -> Disturbance:
+    """A watch breaks with an event, and comes back by a list once there is another event about that object."""
+
+    def overtaken(course: Course) -> list[int]:
+        last = {event.about: number for number, event in enumerate(course.events)}
+        return [number for number, event in enumerate(course.events) if number < last[event.about]]
+
+    def points(course: Course) -> list[str]:
+        return [course.events[number].text for number in overtaken(course)]
+
+    async def play(course: Course, nth: int) -> Play:
+        play, steps, left = course.play(course.events, overtaken(course)[nth])
+        missed: list[tuple[Kind, str]] = []
+
+        def hear(kind: Kind, event: Obj) -> None:
+            nonlocal left
+            operator, what = play.operator, (kind, event["object"]["metadata"]["name"])
+            if operator is None:
+                return
+            if not missed and left:
+                left -= 1
+            elif not missed:
+                missed.append(what)
+                operator.deaf.add(kind)
+            elif missed == [what] and kind in operator.deaf:
+                operator.relist({kind: look(operator.controller, play.world.server)[kind]})
+
+        for kind in play.world.subject.controller(play.world.database).kinds:
+            play.world.server.subscribe(lambda event, kind=kind: hear(kind, event), kind)  # type: ignore[misc]
+        await play.go(steps)
+        return play
+
+    return Disturbance("an event unobserved", points, play, counts="at most", unstable=_HISTORY)
+
+
+DISTURBANCES = (
+    _struck("a crash before", lambda faults, nth: faults.crash_before(nth + 1)),
+    _struck("a crash after", lambda faults, nth: faults.crash_after(nth + 1)),
+    _struck("an answer lost", lambda faults, nth: faults.lose_answer(skip=nth)),
+    _struck("an answer lost, news late", lambda faults, nth: faults.lose_answer(skip=nth), lags=True),
+    _struck("409", lambda faults, nth: faults.answer(409, skip=nth)),
+    _struck("429", lambda faults, nth: faults.answer(429, skip=nth, retry_after=1)),
+    _struck("500", lambda faults, nth: faults.answer(500, skip=nth)),
+    _late_news(),
+    _handed_over("a handover, the last write lands at once", steps_later=False),
+    _handed_over("a handover, the last write lands a step later", steps_later=True),
+    _stale_view(),
+    _unobserved(),
+)

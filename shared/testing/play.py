@@ -1,0 +1,212 @@
+"""Plays the steps of a scenario in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from http import HTTPStatus
+
+from shared.kube import EVENT, NotFound
+from shared.testing.apiserver import ApiServer
+from shared.testing.faults import CALL, Crash
+from shared.testing.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
+from shared.testing.outcome import Done, Named, Outcome
+from shared.testing.scenario import Clock, Stage, Step, Subject
+from shared.testing.workloads import Workloads
+
+FIRST_VERSION = 1000
+_VERBS = {"ADDED": "created", "DELETED": "deleted"}
+
+OUTAGE = 40
+"""Turns that a watch is broken at most."""
+
+
+async def _nothing(*_: object) -> None:
+    """What happens if nobody says more."""
+
+
+class World:
+    """All that outlives an operator's process: the API server, Kubernetes' controllers, the database, the time.
+
+    Args:
+        seed: worlds of different seeds differ in what nobody should rest on: UIDs, versions, names of pods, addresses
+            and the time.
+    """
+
+    def __init__(self, subject: Subject, *, seed: int = 0) -> None:
+        self.subject = subject
+        self.database = subject.database()
+        self.clock = Clock(NOW + timedelta(days=seed))
+        kinds = [subject.controller(self.database).kind, *subject.serves]
+        self.server = ApiServer(kinds, clock=self.clock, version=FIRST_VERSION * (1 + seed))
+        self.workloads = Workloads(self.server, made=FIRST_VERSION * seed)
+        self._before = 0
+
+    def fork(self) -> World:
+        """The same world once more: what happens in the one does not happen in the other."""
+        world = World.__new__(World)
+        world.subject, world.database = self.subject, copy.deepcopy(self.database)
+        world.clock = copy.copy(self.clock)
+        world.server = self.server.fork(world.clock)
+        world.workloads = self.workloads.fork(world.server)
+        world._before = self._before
+        return world
+
+    def forget(self) -> None:
+        """What was done until now does not count."""
+        self._before = len(self.server.watches.history)
+        self.server.log.reset()
+
+    def operator(self, view: View | None = None) -> Harness:
+        """A process of the operator, which has just started."""
+        controller = self.subject.controller(self.database)
+        return Harness(controller, workloads=self.workloads, clock=self.clock, view=view)
+
+    def rest(self) -> None:
+        """Let Kubernetes do what it does without an operator."""
+        while self.workloads.step() or self.server.collect_garbage():
+            pass
+
+    @property
+    def outcome(self) -> Outcome:
+        objects = tuple((kind, obj) for kind, obj in self.server.objects() if kind != EVENT)
+        counts = Counter(
+            Done(_VERBS[event["type"]], Named.of(kind, event["object"]), own=False)
+            for kind, event in self.server.watches.history[self._before :]
+            if event["type"] in _VERBS and kind != EVENT
+        )
+        for write in self.server.log.writes(changed=True):
+            if write.status == HTTPStatus.CREATED or write.verb == "DELETE":
+                verb = "deleted" if write.verb == "DELETE" else "created"
+                counts[Done(verb, Named(write.kind, write.name), own=True)] += 1
+        for what, count in self.database.counts().items():
+            counts[Done("done", Named("database", what), own=True)] = count
+        return Outcome(objects, counts, self.database.state())
+
+
+class Play:
+    """One run of a scenario's steps.
+
+    Args:
+        world: where it begins.
+
+    Attributes:
+        operator: the operator's process; None while there is none.
+        lags: whether it hears of news only when it has nothing else to do.
+        on_crash: what happens once the process is gone and the next one has begun.
+        after_step: what happens when the world rests after a step; then it comes to rest again.
+        contended: whether an operator with a broken watch wrote against somebody until its watch came back.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.operator: Harness | None = None
+        self.on_crash: Callable[[Crash], Awaitable[None]] = _nothing
+        self.after_step: Callable[[], Awaitable[None]] = _nothing
+        self.contended = False
+        self._lags = False
+        self._kind = world.subject.controller(world.database).kind
+
+    @property
+    def lags(self) -> bool:
+        return self._lags
+
+    @lags.setter
+    def lags(self, lags: bool) -> None:
+        self._lags = lags
+        if self.operator is not None:
+            self.operator.lags = lags
+
+    @property
+    def stage(self) -> Stage:
+        world = self.world
+        return Stage(
+            self._kind, NAMESPACE, world.server.actor("kubectl"), world.workloads, world.database, clock=world.clock
+        )
+
+    async def go(self, steps: Iterable[Step]) -> None:
+        """Take the steps; in the end the operator is there, sees everything, and all rest.
+
+        Raises:
+            AssertionError: they do not come to rest.
+        """
+        for step in steps:
+            await self.step(step)
+        if self.operator is None:
+            self.begin()
+        await self.settle()
+        if self.operator is not None and self.operator.deaf:
+            self.operator.relist()
+            await self.settle()
+
+    async def step(self, step: Step) -> None:
+        if step.absent:
+            self.end()
+        elif self.operator is None:
+            self.begin()
+            await self.settle()
+        try:
+            step.act(self.stage)
+        except NotFound:  # a person who finds nothing waits until it is there again
+            if self.operator is None or not self.operator.deaf:
+                raise
+            self.operator.relist()
+            await self.settle()
+            step.act(self.stage)
+        if step.untold:
+            self.look_again()
+        if step.turns is None:
+            await self.settle()
+            await self.after_step()
+            await self.settle()
+        else:
+            await self._turn(step.turns)
+
+    async def settle(self) -> None:
+        """Come to rest, whatever crashes on the way."""
+        while self.operator is not None and not await self._turn(OUTAGE if self.operator.deaf else TURNS):
+            assert self.operator.deaf, RESTLESS
+            self.operator.relist()  # no watch is broken for ever
+            self.contended = True
+        if self.operator is None:
+            self.world.rest()
+
+    async def _turn(self, turns: int) -> bool:
+        """Let operator and workloads take so many turns, anew after a crash; returns whether they rest."""
+        while self.operator is not None:
+            try:
+                return await self.operator.rests(turns)
+            except Crash as crash:
+                self.end()
+                self.begin()
+                await self.on_crash(crash)
+        return True
+
+    def begin(self, view: View | None = None) -> None:
+        """A process of the operator starts."""
+        self.operator = self.world.operator(view)
+        self.operator.lags = self._lags
+
+    def end(self) -> None:
+        """The operator's process is gone, and hears nothing any more."""
+        if self.operator is not None:
+            self.operator.stop()
+        self.operator = None
+
+    async def land(self, crash: Crash) -> None:
+        """What a process asked last is carried out, though it is gone; those who are there look again in time."""
+        if crash.request.method == CALL:
+            with contextlib.suppress(Exception):  # a refusal reaches nobody
+                await self.world.subject.controller(self.world.database).call(crash.request.body)
+        else:
+            await self.world.server.request(crash.request)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """The operator looks at everything again, as it does after a while."""
+        if self.operator is not None:
+            for key in self.operator.cache.keys(self._kind):
+                self.operator.queue.add(key)

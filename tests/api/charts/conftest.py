@@ -1,0 +1,45 @@
+"""A real API server with a namespace that is restricted, and Helm on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.cluster.controlplane import ControlPlane
+from tests import charts as rendering
+from tests import foreign
+from tests.api.charts.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return rendering.copy_to(tmp_path_factory.mktemp("charts"))
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of these tests' own: they install and delete CRDs."""
+    with ControlPlane.alone(tmp_path_factory.mktemp("plane")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def bare(plane: ControlPlane) -> Cluster:
+    """The API server, where the release's namespace is restricted and says so, and others' kinds are installed."""
+    cluster = Cluster(plane)
+    cluster.kubectl("create", "namespace", rendering.NAMESPACE)
+    levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
+    cluster.kubectl("label", "namespace", rendering.NAMESPACE, *levels)
+    cluster.kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(foreign.CRDS))
+    cluster.await_established()
+    return cluster
+
+
+@pytest.fixture
+def cluster(bare: Cluster) -> Iterator[Cluster]:
+    """The same for a test that installs; afterwards nothing of it is left, the CRDs neither."""
+    yield bare
+    bare.clear()

@@ -1,0 +1,256 @@
+"""Rights on a real API server: the operator, run as its account with the chart's own flags, needs no other; people get
+what their role says; and `helm test` passes with the account that it brings.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import socketserver
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.cluster import kubectl
+from e2e.cluster.commands import succeeds
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.network import free_ports
+from e2e.cluster.paths import REPOSITORY
+from e2e.cluster.processes import wait_until
+from shared.kube import POD
+from shared.testing import Workloads
+from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached
+from tests.api.live import LiveServer
+from tests.charts import NAMESPACE, Obj, only, render
+from tests.memcached_server import Forgetting, Keeping, serving
+
+FULL = "platform-memcached-operator"
+KUBECTL = Path(sys.executable).parent / "kubectl"
+
+
+class Running:
+    """The memcached operator as a process, with the flags that its chart gives it, as the chart's account.
+
+    Attributes:
+        metrics: where it serves /metrics.
+    """
+
+    def __init__(self, cluster: Cluster, objects: list[Obj], directory: Path) -> None:
+        self.log = directory / "operator.log"
+        metrics, webhook, probes = free_ports(3)
+        self.metrics = ("127.0.0.1", metrics)
+        self._ready = f"http://127.0.0.1:{probes}/readyz"
+        container = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+        here = [
+            f"--kubeconfig={cluster.account(FULL, directory)}",
+            f"--metrics-bind-address=127.0.0.1:{metrics}",
+            f"--webhook-bind-address=127.0.0.1:{webhook}",
+            f"--health-probe-bind-address=127.0.0.1:{probes}",
+        ]
+        self._command = [sys.executable, "-m", "operators.memcached", *container["args"], *here]
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        with self.log.open("ab") as output:
+            process = subprocess.Popen(self._command, cwd=REPOSITORY, stdout=output, stderr=output)
+        try:
+            self.wait(self._is_ready)
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    def wait(self, holds: Callable[[], Any], seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"it did not come; the operator said:\n{self.log.read_text()[-4000:]}"
+            time.sleep(0.2)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(self._ready, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def scrape(self, authority: str, token: str) -> int:
+        """The HTTP status of its metrics, asked for under the name of its Service."""
+        context = ssl.create_default_context(cadata=authority)
+        name = f"{FULL}-metrics.{NAMESPACE}.svc"
+        sent = ["GET /metrics HTTP/1.0", f"Host: {name}", f"Authorization: Bearer {token}"]
+        plain = socket.create_connection(self.metrics, timeout=10)
+        with context.wrap_socket(plain, server_hostname=name) as connection:
+            connection.sendall(("\r\n".join(sent) + "\r\n\r\n").encode())
+            return int(connection.recv(1000).split()[1])
+
+
+@pytest.mark.parametrize("namespaces", [[], [NAMESPACE]], ids=["everywhere", "one-namespace"])
+def test_the_operator_needs_no_right_that_the_chart_does_not_give(
+    cluster: Cluster, charts: Path, tmp_path: Path, namespaces: list[str]
+) -> None:
+    """It leads, makes its certificate and tells whom to trust; it creates, changes, reports and tells, also of what is
+    in its way; and it judges who asks for its metrics.
+    """
+    values = {"memcached": {**UNASKED, "watchNamespaces": namespaces, "logLevel": "debug"}}
+    cluster.install(charts / "platform", values)
+    operator = Running(cluster, render(charts / "platform", values), tmp_path)
+    cluster.kubectl("create", "service", "clusterip", "taken", "--tcp=1")
+    cluster.kubectl("create", "deployment", "held", "--image=theirs", "--replicas=0")
+    with operator.up():
+        operator.wait(lambda: cluster.get("lease", "memcached-operator")["spec"]["holderIdentity"])
+        trusted(cluster, operator)
+        cluster.apply(*(memcached(name, size=1) for name in ("asked", "taken", "held")))
+        operator.wait(lambda: reason(cluster, "taken") == reason(cluster, "held") == "NotOurs")
+        operator.wait(lambda: cluster.find("deployment", "asked") and reason(cluster, "asked"))
+        cluster.kubectl("scale", "memcached/asked", "--replicas=2")
+        operator.wait(lambda: cluster.get("deployment", "asked")["spec"]["replicas"] == 2)
+        cluster.kubectl("patch", "service", "asked", "--type=merge", "-p", '{"spec":{"ports":null}}')
+        operator.wait(lambda: cluster.get("service", "asked")["spec"].get("ports"))
+        operator.wait(lambda: events(cluster, "taken"))
+    forget = ["--subresource=status", "--type=merge", "--patch", '{"status":null}']
+    cluster.kubectl("patch", "memcached/taken", *forget)
+    cluster.kubectl("delete", "secret", f"{FULL}-certificates")
+    with operator.up():
+        operator.wait(lambda: max(event["count"] for event in events(cluster, "taken")) > 1)
+        trusted(cluster, operator)
+    assert "forbidden" not in operator.log.read_text().lower()
+
+
+def trusted(cluster: Cluster, operator: Running) -> None:
+    """The webhooks' configurations name the authority of the certificate that is served, and metrics are for some."""
+    authority = cluster.get("secret", f"{FULL}-certificates")["data"]["ca.crt"]
+    for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        (webhook,) = cluster.get(kind, FULL)["webhooks"]
+        assert webhook["clientConfig"]["caBundle"] == authority
+    pem = base64.b64decode(authority).decode()
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "prometheus"}})
+    token = cluster.kubectl("create", "token", "prometheus").strip()
+    binding = f"{FULL}-metrics"
+    cluster.kubectl("delete", "clusterrolebinding", binding, "--ignore-not-found")
+    assert operator.scrape(pem, "") == 401
+    assert operator.scrape(pem, token) == 403
+    role = f"--clusterrole={FULL}-metrics-reader"
+    cluster.kubectl("create", "clusterrolebinding", binding, role, f"--serviceaccount={NAMESPACE}:prometheus")
+    another = cluster.kubectl("create", "token", "prometheus").strip()  # what was said of the first is remembered
+    assert operator.scrape(pem, another) == 200
+
+
+def reason(cluster: Cluster, name: str) -> str:
+    """The reason of a Memcached's Ready condition; empty while there is none."""
+    conditions = cluster.get("memcached", name).get("status", {}).get("conditions", ())
+    return next((str(each["reason"]) for each in conditions if each["type"] == "Ready"), "")
+
+
+def events(cluster: Cluster, name: str) -> list[Obj]:
+    """The events told of a Memcached."""
+    return cluster.list("events", f"--field-selector=involvedObject.kind=Memcached,involvedObject.name={name}")
+
+
+# helm test.
+
+
+HERE = "127.77.0.1"
+"""An address of this machine that nothing else uses."""
+
+
+class Kubelet(Workloads):
+    """Runs pods of Deployments as its parent does, all at one address, and the check's pod as a process."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        live = LiveServer(cluster.plane, NAMESPACE)
+        super().__init__(live.as_server)
+        self._cluster = cluster
+        self._directory = directory
+        self._check: subprocess.Popen[bytes] | None = None
+
+    def _address(self) -> str:
+        return HERE
+
+    def _run(self, pod: Obj) -> bool:
+        metadata = pod["metadata"]
+        if metadata["labels"].get("app.kubernetes.io/component") != "check" or metadata.get("deletionTimestamp"):
+            return super()._run(pod)
+        if self._check is None:
+            (container,) = pod["spec"]["containers"]
+            account = self._cluster.account(pod["spec"]["serviceAccountName"], self._directory)
+            program = [sys.executable, *container["command"][1:], *container["args"], f"--kubeconfig={account}"]
+            with (self._directory / "check.log").open("wb") as log:
+                self._check = subprocess.Popen(program, cwd=REPOSITORY, stdout=log, stderr=log)
+        if self._check.poll() is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
+            return False
+        phase = "Failed" if self._check.returncode else "Succeeded"
+        place = (POD, NAMESPACE, metadata["name"])
+        self._kubelet.merge(*place, {"status": {"phase": phase}}, subresource="status")
+        return True
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "passes"), [(Keeping, True), (Forgetting, False)], ids=["servers-that-keep", "servers-that-forget"]
+)
+def test_helm_test_uses_the_platform_with_the_rights_that_it_brings(
+    cluster: Cluster, charts: Path, tmp_path: Path, behaviour: type[socketserver.BaseRequestHandler], passes: bool
+) -> None:
+    values = {"memcached": {**UNASKED, "networkPolicy": {"enabled": True}}}
+    cluster.install(charts / "platform", values)
+    operator = Running(cluster, render(charts / "platform", values), tmp_path)
+    kubelet = Kubelet(cluster, tmp_path)
+    name = f"check-{FULL}"
+    with ExitStack() as stack:
+        stack.enter_context(serving(behaviour, HERE, 11211))
+        stack.enter_context(operator.up())
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        test = pool.submit(cluster.helm, "test", "platform", "--timeout=60s")
+        while not test.done():
+            kubelet.step()
+            time.sleep(0.05)
+    said = (tmp_path / "check.log").read_text()
+    if passes:
+        test.result()
+        assert "1 of its servers gave back what they took" in said
+    else:
+        with pytest.raises(ClusterError, match="failed"):
+            test.result()
+        assert "was to answer" in said
+    assert not cluster.find("memcached", name)
+    assert bool(cluster.find("pod", name)) != passes, "what failed is there to be looked at"
+    assert not cluster.find("role", name)
+
+
+# People.
+
+
+PEOPLE = {"view": {"get"}, "edit": {"get", "create", "delete", "scale"}, "admin": {"get", "create", "delete", "scale"}}
+"""What whoever has one of Kubernetes' own roles may do with resources; to report their status is the operator's."""
+
+
+def test_people_may_do_with_resources_what_their_role_says(tmp_path: Path, charts: Path) -> None:
+    questions: dict[str, list[str]] = {
+        "get": [],
+        "create": [],
+        "delete": [],
+        "scale": ["--subresource=scale"],
+        "report": ["--subresource=status"],
+    }
+    with ControlPlane.alone(tmp_path / "plane", controllers=True) as plane:  # a controller aggregates the roles
+        Cluster(plane).helm("install", "platform", charts / "platform", "--create-namespace")
+
+        def may(role: str) -> set[str]:
+            asked = {verb: ["update" if flags else verb, MEMCACHEDS, *flags] for verb, flags in questions.items()}
+            on = ["--as", role, "--namespace", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
+            return {verb for verb, words in asked.items() if succeeds(KUBECTL, "auth", "can-i", *words, *on)}
+
+        for role in PEOPLE:
+            binding = ["create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}", "-n", NAMESPACE]
+            kubectl(*binding, kubeconfig=plane.kubeconfig)
+        wait_until(lambda: may("view") == PEOPLE["view"], "aggregated roles", needs=plane.processes)
+        assert {role: may(role) for role in PEOPLE} == PEOPLE

@@ -1,0 +1,364 @@
+"""Webhooks and their certificates, as a person with kubectl meets them, and as nobody does while they change."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.network import free_ports
+from shared import pem, status
+from shared.certificates import SelfMade
+from shared.connection import HttpTransport, load_configuration
+from shared.kube import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
+from shared.process import LINGER
+from shared.store import SharedSecret
+from shared.testing import Actor
+from shared.trust import MUTATING, VALIDATING, Clients
+from tests.api.conftest import install
+from tests.api.live import LiveServer
+from tests.api.replicas import Replica, wait
+from tests.api.running import NAME, Operator
+from tests.api.webhooks import BAD, SENTENCE, configurations, forget_rules
+from tests.api.world import MEMCACHED, World
+
+AUTOSCALED = {"size": 1, "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of our own: our CRD in it is older than its rules."""
+    with ControlPlane.alone(tmp_path_factory.mktemp("webhooks")) as plane:
+        install(plane)
+        world = World(plane)
+        forget_rules(world)
+        world.close()
+        yield plane
+
+
+@contextmanager
+def called(world: World, port: int, *, failure_policy: str = "Fail") -> Iterator[None]:
+    """Have the API server call the webhooks at a port, until the block is left."""
+    for kind, body in zip((MUTATING, VALIDATING), _configurations(world, port, failure_policy), strict=True):
+        world.person.apply(kind, body)
+    try:
+        yield
+    finally:
+        for kind in (MUTATING, VALIDATING):
+            world.person.delete(kind, None, world.namespace)
+
+
+def _configurations(world: World, port: int, failure_policy: str) -> list[Obj]:
+    return configurations(world.namespace, port, world.namespace, failure_policy=failure_policy)
+
+
+def flags(world: World, port: int) -> list[str]:
+    return [
+        f"--webhook-bind-address=127.0.0.1:{port}",
+        f"--certificates=self:{world.namespace}/certificates",
+        "--certificate-hosts=127.0.0.1",
+        f"--webhook-configurations={world.namespace}",
+    ]
+
+
+@pytest.fixture
+def webhooks(plane: ControlPlane, world: World) -> Iterator[Operator]:
+    """The operator, running with webhooks that the API server must ask about the test's namespace."""
+    (port,) = free_ports(1)
+    with called(world, port):
+        operator = Operator(plane.kubeconfig, world.namespace, flags=flags(world, port))
+        operator.start()
+        yield operator
+        operator.stop()
+
+
+def kubectl(plane: ControlPlane, world: World, *arguments: str, stdin: str) -> tuple[int, str]:
+    """Exit code, and all that a person reads."""
+    program = Path(sys.executable).parent / "kubectl"
+    command: list[str | Path] = [
+        program,
+        f"--kubeconfig={plane.kubeconfig}",
+        f"--namespace={world.namespace}",
+        *arguments,
+    ]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def manifest(**spec: object) -> str:
+    lines = [f"  {key}: {value}" for key, value in {"size": 1, **spec}.items()]
+    head = ["apiVersion: cache.example.com/v1alpha1", "kind: Memcached", "metadata: {name: cache}", "spec:"]
+    return "\n".join([*head, *lines])
+
+
+def trusted(person: Actor, name: str, kind: Kind = VALIDATING) -> str:
+    """The bundle that the API server trusts; empty for none."""
+    (webhook,) = person.get(kind, None, name)["webhooks"]
+    return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
+
+
+# What a person sees.
+
+
+def test_a_bad_resource_is_refused_with_the_sentence(plane: ControlPlane, world: World, webhooks: Operator) -> None:
+    for command in ("create", "apply"):
+        code, said = kubectl(plane, world, command, "-f-", stdin=manifest(**BAD))
+        assert code == 1
+        assert said.strip() == f'The Memcached "cache" is invalid: spec.maxItemSizeMB: {SENTENCE}'
+    with pytest.raises(Invalid, match="denied the request") as refusal:
+        world.create(**BAD)
+    assert SENTENCE in str(refusal.value), "also in the message, for those who read no details"
+    world.create()
+    with pytest.raises(Invalid, match="more than half"):
+        world.change(**BAD)
+
+
+def test_a_default_appears_and_a_warning_reaches_kubectl(plane: ControlPlane, world: World, webhooks: Operator) -> None:
+    code, said = kubectl(plane, world, "apply", "-f-", stdin=manifest(**AUTOSCALED))
+    assert code == 0, said
+    assert "Warning: spec.autoscaling: " in said
+    assert world.get(MEMCACHED)["spec"]["size"] == 2
+
+
+def test_a_resource_that_is_older_than_a_rule_can_be_labelled_and_deleted(
+    plane: ControlPlane, world: World, kube: Callable[..., str]
+) -> None:
+    world.create(**BAD)
+    world.edit(MEMCACHED, {"metadata": {"finalizers": ["example.com/held"]}})
+    (port,) = free_ports(1)
+    with called(world, port):
+        kube("label", "memcached/cache", "with=nobody-there")
+        operator = Operator(plane.kubeconfig, world.namespace, flags=flags(world, port))
+        operator.start()
+        try:
+            kube("label", "memcached/cache", "--overwrite", "with=webhooks")
+            with pytest.raises(Invalid, match="more than half"):
+                world.change(size=2)
+            world.delete(MEMCACHED)
+        finally:
+            operator.stop()
+        world.edit(MEMCACHED, {"metadata": {"finalizers": None}})
+        assert world.find(MEMCACHED) is None, "not even a webhook that is down holds it"
+
+
+def test_with_the_webhook_down_a_bad_resource_lands_and_the_reconcile_refuses_it_in_the_same_words(
+    plane: ControlPlane, world: World
+) -> None:
+    (port,) = free_ports(1)
+    operator = Operator(plane.kubeconfig, world.namespace)
+    operator.start()
+    try:
+        with called(world, port, failure_policy="Ignore"):
+            world.eventually(lambda: _asked(world, "Ignore"))
+            world.create(**BAD)
+            world.eventually(lambda: world.reason() == "InvalidSpec")
+            assert world.condition(of=status.STALLED)["status"] == "True"
+            assert f"spec.maxItemSizeMB: {SENTENCE}" in world.condition()["message"]
+    finally:
+        operator.stop()
+
+
+def test_with_the_webhook_down_and_required_nothing_lands(world: World) -> None:
+    (port,) = free_ports(1)
+    with called(world, port):
+        world.eventually(lambda: _asked(world, "Fail"))
+        for spec in ({}, BAD):
+            with pytest.raises(Unavailable, match="failed calling webhook"):
+                world.create("other", **spec)
+        assert world.find(MEMCACHED, "other") is None
+
+
+def _asked(world: World, failure_policy: str) -> bool:
+    """Whether the API server has taken up the configurations: it says so in a warning, or by refusing."""
+    try:
+        world.create("probe")
+    except Unavailable:
+        return failure_policy == "Fail"
+    world.remove(MEMCACHED, "probe")
+    return failure_policy == "Ignore"
+
+
+def test_who_is_told_to_end_answers_for_a_moment_longer(plane: ControlPlane, world: World) -> None:
+    """Services bring requests until they have heard of the end."""
+    (port,) = free_ports(1)
+    with called(world, port), Replica.running(plane.kubeconfig, *flags(world, port)) as replica:
+        wait(lambda: _created(world))
+        replica.signal(signal.SIGTERM)
+        told = time.monotonic()
+        for number in itertools.count():
+            world.create(f"late-{number}")
+            time.sleep(0.1)
+            if time.monotonic() > told + LINGER - 0.5:
+                break
+        assert replica.end() == 0
+        with pytest.raises(Unavailable):
+            world.create("too-late")
+
+
+# Certificates.
+
+
+def test_of_a_configuration_the_bundle_alone_is_the_operators_and_it_is_put_back(
+    world: World, webhooks: Operator
+) -> None:
+    bundle = trusted(world.person, world.namespace)
+    for kind in (MUTATING, VALIDATING):
+        found = world.person.get(kind, None, world.namespace)
+        (ours,) = (entry for entry in found["metadata"]["managedFields"] if entry["manager"] == NAME)
+        (owned,) = ours["fieldsV1"]["f:webhooks"].values()
+        assert owned == {".": {}, "f:name": {}, "f:clientConfig": {"f:caBundle": {}}}
+        found["webhooks"][0]["clientConfig"].pop("caBundle")
+        world.person.update(kind, found)
+        assert trusted(world.person, world.namespace, kind) == ""
+    webhooks.restart()
+    assert {trusted(world.person, world.namespace, kind) for kind in (MUTATING, VALIDATING)} == {bundle}
+    world.eventually(lambda: _created(world))
+
+
+def _created(world: World) -> bool:
+    try:
+        world.create()
+    except Unavailable:  # the API server hears of the bundle in a moment
+        return False
+    return True
+
+
+def test_certificates_rotate_under_load_with_no_failed_call(plane: ControlPlane, world: World) -> None:
+    """Two replicas; a serving certificate that falls due, then another authority because the Secret is deleted."""
+    ports = free_ports(2)
+    calls: Counter[str] = Counter()
+    seen: dict[int, set[str]] = {port: set() for port in ports}
+    bundles: set[str] = set()
+    over = threading.Event()
+
+    def create(number: int) -> None:
+        """A person who makes one resource after the other."""
+        person = LiveServer(plane, world.namespace).actor(f"person-{number}")
+        body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "spec": AUTOSCALED}
+        while not over.is_set():
+            calls["created"] += 1
+            metadata = {"name": f"load-{number}", "namespace": world.namespace}
+            try:
+                assert person.create(MEMCACHED, {**body, "metadata": metadata})["spec"]["size"] == 2
+                person.delete(MEMCACHED, world.namespace, f"load-{number}")
+            except KubeError as error:
+                calls[f"failed: {error}"] += 1
+            time.sleep(0.02)
+
+    def connect(port: int) -> None:
+        """A client that trusts the caBundle of the moment, and connects anew each time."""
+        person = LiveServer(plane, world.namespace).actor("watcher")
+        while not over.is_set():
+            bundle = trusted(person, world.namespace)
+            bundles.add(bundle)
+            calls["connected"] += 1
+            try:
+                seen[port].add(_served(port, bundle))
+            except OSError as error:
+                calls[f"failed: {error}"] += 1
+            time.sleep(0.02)
+
+    with ExitStack() as stack:
+        stack.enter_context(called(world, ports[0]))
+        lease = ["--leader-elect", f"--leader-elect-namespace={world.namespace}", "--watch-namespace=default"]
+        for port in ports:
+            more = [*flags(world, port), *lease, "--certificate-lifetime=20"]
+            stack.enter_context(Replica.running(plane.kubeconfig, *more))
+        wait(lambda: _created(world))
+        threads = [threading.Thread(target=create, args=(number,)) for number in range(2)]
+        threads += [threading.Thread(target=connect, args=(port,)) for port in ports]
+        for thread in threads:
+            thread.start()
+        try:
+            wait(lambda: all(len(served) == 2 for served in seen.values()), 60)
+            world.person.delete(SECRET, world.namespace, "certificates")
+            wait(lambda: all(_signers(served) == 2 for served in seen.values()), 60)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(10)
+    assert [call for call in calls if call.startswith("failed")] == []
+    assert calls["created"] > 100
+    assert calls["connected"] > 100
+    assert len({pem.read(bundle)[0].subject for bundle in bundles}) == 2
+
+
+def _signers(served: set[str]) -> int:
+    return len({pem.read(certificate)[0].issuer for certificate in served})
+
+
+def _served(port: int, bundle: str) -> str:
+    """The certificate that a client gets who trusts a bundle; raises OSError where it cannot be verified."""
+    trusting = ssl.create_default_context(cadata=bundle)
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=5) as raw,
+        trusting.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
+    ):
+        return ssl.DER_cert_to_PEM_cert(connection.getpeercert(binary_form=True) or b"")
+
+
+RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: certifier, namespace: {namespace}}}
+rules: [{{apiGroups: [""], resources: [secrets], resourceNames: [certificates], verbs: [get, create, patch]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: certifier, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: certifier}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: certifier}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: certifier}}
+rules:
+  - apiGroups: [admissionregistration.k8s.io]
+    resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+    resourceNames: [{namespace}]
+    verbs: [get, patch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: certifier}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: certifier}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: certifier}}]
+"""
+
+
+def test_rights_to_one_secret_and_to_its_own_configurations_are_enough(
+    plane: ControlPlane, world: World, kube: Callable[..., str]
+) -> None:
+    kube("apply", "-f-", stdin=RIGHTS.format(namespace=world.namespace))
+
+    async def rotate() -> None:
+        transport = HttpTransport(await load_configuration(str(plane.client_kubeconfig("certifier", "certifier"))))
+        kube = Kube(transport, manager="certifier")
+        store, clients = SharedSecret(kube, world.namespace, "certificates"), Clients(kube, world.namespace)
+        hosts, life = frozenset({"127.0.0.1"}), timedelta(seconds=10)
+        certificates = SelfMade(store, clients, name="ours", hosts=hosts, life=life)
+        await certificates.open()
+        assert certificates.unready() is None
+        first = world.get(SECRET, "certificates")["data"]["tls.crt"]
+        await asyncio.sleep(7)  # two thirds of its life
+        await certificates.open()
+        assert world.get(SECRET, "certificates")["data"]["tls.crt"] != first
+        await transport.close()
+
+    with called(world, free_ports(1)[0]):
+        asyncio.run(rotate())

@@ -1,0 +1,81 @@
+"""Kinds of cert-manager and of the Prometheus operator that the charts can render, as far as they use them.
+
+Against these a real API server and kubeconform check the charts' objects. They are written here, not copied: each has
+the fields that the charts set, with the types and values that its project's reference gives, and knows no other:
+https://cert-manager.io/docs/reference/api-docs/, https://prometheus-operator.dev/docs/api-reference/api/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Obj = dict[str, Any]
+
+TEXT: Obj = {"type": "string", "minLength": 1}
+TEXTS: Obj = {"type": "array", "items": TEXT}
+LABELS: Obj = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def one_of(*values: str) -> Obj:
+    return {"type": "string", "enum": list(values)}
+
+
+def struct(*required: str, **fields: Obj) -> Obj:
+    return {"type": "object", "properties": fields, **({"required": list(required)} if required else {})}
+
+
+ISSUER = struct(selfSigned=struct())
+
+CERTIFICATE = struct(
+    "secretName",
+    "issuerRef",
+    secretName=TEXT,
+    dnsNames=TEXTS,
+    issuerRef=struct("name", name=TEXT, kind=TEXT, group=TEXT),
+    privateKey=struct(
+        algorithm=one_of("RSA", "ECDSA", "Ed25519"),
+        size={"type": "integer"},
+        rotationPolicy=one_of("Never", "Always"),
+    ),
+    usages={"type": "array", "items": one_of("digital signature", "key encipherment", "server auth", "client auth")},
+)
+
+SERVICE_MONITOR = struct(
+    "selector",
+    "endpoints",
+    jobLabel={"type": "string"},
+    targetLabels=TEXTS,
+    namespaceSelector=struct(any={"type": "boolean"}, matchNames=TEXTS),
+    selector=struct(matchLabels=LABELS),
+    endpoints={
+        "type": "array",
+        "items": struct(
+            port=TEXT,
+            path={"type": "string"},
+            scheme=one_of("http", "https"),
+            interval={"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"},
+            bearerTokenFile={"type": "string"},
+            tlsConfig=struct(serverName=TEXT, ca=struct(secret=struct("key", name=TEXT, key=TEXT))),
+        ),
+    },
+)
+
+
+def crd(group: str, version: str, kind: str, spec: Obj) -> Obj:
+    plural = f"{kind.lower()}s"
+    schema = struct("spec", apiVersion=TEXT, kind=TEXT, metadata={"type": "object"}, spec=spec)
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }
+
+
+CRDS = (
+    crd("cert-manager.io", "v1", "Issuer", ISSUER),
+    crd("cert-manager.io", "v1", "Certificate", CERTIFICATE),
+    crd("monitoring.coreos.com", "v1", "ServiceMonitor", SERVICE_MONITOR),
+)

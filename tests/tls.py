@@ -1,0 +1,43 @@
+"""Certificates for tests that speak TLS, as files."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from shared import authority
+
+
+class Authority:
+    """An authority that signs certificates into a directory, valid for a day."""
+
+    def __init__(self, directory: Path, name: str = "authority") -> None:
+        self._directory = directory
+        self._begins = datetime.now(UTC) - timedelta(hours=1)
+        self._ends = self._begins + timedelta(days=1)
+        self._pair = authority.authority(name, begins=self._begins, ends=self._ends)
+        self.certificate = directory / f"{name}.crt"
+        self.certificate.write_text(self._pair.certificate)
+
+    def issue(self, name: str, *hosts: str, days: int = 1) -> tuple[Path, Path]:
+        """Files of a certificate and its key, for clients, and for servers if it has hosts; overwrites earlier ones.
+
+        Args:
+            days: from when it was valid until it is not; a negative number for one that has expired.
+        """
+        ends = self._ends if days > 0 else self._begins
+        begins = self._begins if days > 0 else ends + timedelta(days=days)
+        pair = authority.issue(self._pair, name, begins=begins, ends=ends, hosts=hosts, client=True)
+        files = self._directory / f"{name}.crt", self._directory / f"{name}.key"
+        for file, text in zip(files, pair, strict=True):
+            file.write_text(text)
+            file.chmod(0o644)  # a container's user reads it
+        return files
+
+    def trust(self, client: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+        """A client's context that trusts this authority, and shows a certificate if it has one."""
+        context = ssl.create_default_context(cafile=self.certificate)
+        if client is not None:
+            context.load_cert_chain(*client)
+        return context

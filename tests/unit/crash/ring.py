@@ -1,0 +1,271 @@
+"""A small operator of a database with members, as the harness's own tests need it: one that is right, many that err.
+
+A Ring wants a Service, a number of members that only calls on the database add and remove, one at a time, and a
+ConfigMap with notes (spec.text) if spec.notes is true.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from shared.cache import Cache
+from shared.kube import SERVICE, Conflict, Kind, Kube, NotFound, Obj
+from shared.ownership import Owner
+from shared.plan import PASS, Apply, Call, Delete, Plan, Step, follow
+from shared.queue import Key
+from shared.reconciler import Controller
+from shared.testing.harness import NAMESPACE
+from shared.testing.scenario import Subject
+from shared.testing.served import CONFIG_MAP
+
+RING = Kind("example.com", "v1", "Ring", "rings")
+OPERATOR = "ring-operator"
+
+
+@dataclass
+class Members:
+    """The database: it gives each member an id of its own, and refuses nothing."""
+
+    joined: list[str] = field(default_factory=list)
+    ids: int = 0
+
+    def state(self) -> Any:
+        return {"members": len(self.joined)}
+
+    def counts(self) -> Counter[str]:
+        return Counter({"joins": self.ids, "leaves": self.ids - len(self.joined)})
+
+    async def execute(self, call: Call) -> None:
+        if isinstance(call, Join):
+            self.ids += 1
+            self.joined.append(f"m{self.ids}")
+        elif isinstance(call, Leave):
+            self.joined.remove(call.member)
+
+
+@dataclass(frozen=True)
+class Join(Call):
+    def __str__(self) -> str:
+        return "add a member"
+
+
+@dataclass(frozen=True)
+class Leave(Call):
+    member: str
+
+    def __str__(self) -> str:
+        return f"remove member {self.member}"
+
+
+@dataclass(frozen=True)
+class Ring:
+    obj: Obj
+
+    @property
+    def name(self) -> str:
+        return str(self.obj["metadata"]["name"])
+
+    @property
+    def size(self) -> int:
+        return int(self.obj["spec"].get("members", 0))
+
+    @property
+    def notes(self) -> bool:
+        return bool(self.obj["spec"].get("notes"))
+
+    @property
+    def status(self) -> Obj:
+        return self.obj.get("status") or {}
+
+    @property
+    def owner(self) -> Owner:
+        metadata = self.obj["metadata"]
+        return Owner(RING, metadata["namespace"], self.name, metadata["uid"], "ring", OPERATOR)
+
+    def service(self) -> Obj:
+        spec = {"clusterIP": "None", "ports": [{"name": "ring", "port": 1234, "protocol": "TCP"}]}
+        return self.owner.object(SERVICE, self.name, component="ring", spec=spec)
+
+    def config_map(self, name: str) -> Obj:
+        return self.owner.object(CONFIG_MAP, name, component="notes", data={"notes": str(self.obj["spec"].get("text"))})
+
+
+@dataclass(frozen=True)
+class Seen:
+    members: tuple[str, ...]
+    service: Obj | None
+    notes: tuple[Obj, ...]
+
+
+@dataclass
+class RingOperator:
+    """The operator that is right. Those that err say otherwise in one method; their memory ends with their process."""
+
+    database: Members
+
+    @property
+    def controller(self) -> Controller[Ring, Seen]:
+        return Controller(
+            OPERATOR, RING, (SERVICE, CONFIG_MAP), parse=Ring, observe=self.observe, plan=self.plan, call=self.call
+        )
+
+    async def call(self, call: Call) -> None:
+        await self.database.execute(call)
+
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+        key = Key(ring.obj["metadata"]["namespace"], ring.name)
+        if len(self.database.joined) != ring.size:
+            await self.make_sure(ring, kube)
+        return Seen(tuple(self.database.joined), cache.get(SERVICE, *key), tuple(cache.owned(CONFIG_MAP, key)))
+
+    async def make_sure(self, ring: Ring, kube: Kube) -> None:
+        """What members come and go for is the newest spec: no precondition protects a database from an older one."""
+        metadata = ring.obj["metadata"]
+        live = await kube.get(RING, metadata["namespace"], ring.name)
+        if (live["metadata"]["uid"], live["metadata"]["generation"]) != (metadata["uid"], metadata["generation"]):
+            raise Conflict(f"Ring {ring.name} is newer than what was seen of it")
+
+    def plan(self, ring: Ring, seen: Seen, now: datetime) -> Plan:
+        actions, verdict, requeue = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
+        return Plan(actions, verdict, self.status(ring, seen), requeue)
+
+    def status(self, ring: Ring, seen: Seen) -> Obj:
+        return {"members": len(seen.members)}
+
+    def keep_service(self, ring: Ring, seen: Seen, _: datetime) -> Step:
+        return Step.do(Apply(SERVICE, ring.service()))
+
+    def keep_notes(self, ring: Ring, seen: Seen, _: datetime) -> Step:
+        if ring.notes:
+            return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name)))
+        return Step.do(*(Delete(CONFIG_MAP, found) for found in seen.notes))
+
+    def keep_members(self, ring: Ring, seen: Seen, _: datetime) -> Step:
+        if len(seen.members) < ring.size:
+            return Step.wait("Growing", "a member joins", Join())
+        if len(seen.members) > ring.size:
+            return Step.wait("Shrinking", "a member leaves", Leave(seen.members[-1]))
+        return PASS
+
+
+@dataclass
+class CountsInMemory(RingOperator):
+    """Makes the notes only if this very process has made the Service."""
+
+    began: bool = False
+
+    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        self.began |= seen.service is None or bool(seen.notes)
+        return super().keep_notes(ring, seen, now) if self.began else PASS
+
+
+class NamesAtRandom(RingOperator):
+    """Makes notes under a name of the moment where it sees none."""
+
+    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        if not ring.notes or seen.notes:
+            return PASS
+        return Step.do(Apply(CONFIG_MAP, ring.config_map(f"{ring.name}-{uuid.uuid4().hex[:6]}")))
+
+
+class DeletesByName(RingOperator):
+    """Decides by its cache that notes must go, and deletes what bears their name now."""
+
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+        seen = await super().observe(ring, cache, kube)
+        try:
+            live = tuple([await kube.get(CONFIG_MAP, NAMESPACE, found["metadata"]["name"]) for found in seen.notes])
+        except NotFound:
+            live = ()
+        return replace(seen, notes=live)
+
+
+class MendsByName(RingOperator):
+    """Decides by its cache that notes are wrong, and writes to what bears their name now."""
+
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+        seen = await super().observe(ring, cache, kube)
+        want = ring.config_map(ring.name)["data"]
+        for found in seen.notes:
+            if found["data"] != want:
+                await kube.merge(CONFIG_MAP, NAMESPACE, ring.name, {"data": want})
+        return seen
+
+
+class RecordsAfterwards(RingOperator):
+    """Adds the first member where there are no notes, and only then makes notes of it."""
+
+    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        return PASS
+
+    def keep_members(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        return PASS if seen.notes else Step.do(Join(), Apply(CONFIG_MAP, ring.config_map(ring.name)))
+
+
+class TrustsItsCache(RingOperator):
+    """Adds and removes members by whatever spec it has seen."""
+
+    async def make_sure(self, ring: Ring, kube: Kube) -> None:
+        pass
+
+
+class CountsTurns(RingOperator):
+    """Reports how often spec.notes was turned, as far as it has seen."""
+
+    def status(self, ring: Ring, seen: Seen) -> Obj:
+        turned = bool(ring.status.get("notes")) != ring.notes
+        return super().status(ring, seen) | {"notes": ring.notes, "turns": ring.status.get("turns", 0) + turned}
+
+
+@dataclass
+class BeginsAnew(RingOperator):
+    """Deletes the notes it finds when it starts, and makes them again."""
+
+    begun: bool = False
+
+    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        begun, self.begun = self.begun, True
+        return super().keep_notes(ring, seen, now) if begun else Step.do(*(Delete(CONFIG_MAP, it) for it in seen.notes))
+
+
+@dataclass
+class SignsItsWork(RingOperator):
+    """Reports which process has looked."""
+
+    process: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def status(self, ring: Ring, seen: Seen) -> Obj:
+        return super().status(ring, seen) | {"process": self.process}
+
+
+@dataclass
+class CountsItsWork(RingOperator):
+    """Reports how often it has looked."""
+
+    looks: int = 0
+
+    def status(self, ring: Ring, seen: Seen) -> Obj:
+        self.looks += 1
+        return super().status(ring, seen) | {"looks": self.looks}
+
+
+@dataclass
+class KnowsNoOther(RingOperator):
+    """Trips once over a resource that another process has begun with."""
+
+    begun: set[str] = field(default_factory=set)
+
+    def keep_service(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        known = ring.name in self.begun
+        self.begun.add(ring.name)
+        if ring.status and not known:
+            raise KeyError(ring.name)
+        return super().keep_service(ring, seen, now)
+
+
+def subject(operator: type[RingOperator]) -> Subject:
+    return Subject("ring", lambda database: operator(database).controller, database=Members)

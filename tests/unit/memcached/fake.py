@@ -1,0 +1,70 @@
+"""A server that answers as it is told, in place of memcached: right, wrong, in pieces, late or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+SILENCE, CLOSE = "silence", "close"
+PIECE = 0.002
+
+Answer = bytes | list[bytes] | str
+"""What a command is answered with: at once, in pieces, or one of SILENCE and CLOSE."""
+
+PLAIN: Mapping[str, Answer] = {"version": b"VERSION 1.6.38\r\n"}
+"""A server that asks for no authentication; answers of others are laid over it."""
+
+
+@dataclass
+class Fake:
+    """Attributes:
+    answers: by command; whatever else is asked is answered ERROR, as memcached does.
+    asked: the lines that came.
+    connections: how many clients came.
+    """
+
+    answers: dict[str, Answer]
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+    connections: int = 0
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def hang_up(self) -> None:
+        """End all connections, as a server does that restarts."""
+        for writer in self.writers:
+            writer.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.writers.add(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                line = (await reader.readuntil(b"\r\n")).decode().strip()
+                self.asked.append(line)
+                answer = self.answers.get(line, b"ERROR\r\n")
+                if answer == CLOSE:
+                    break
+                for piece in [] if isinstance(answer, str) else answer if isinstance(answer, list) else [answer]:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(PIECE if isinstance(answer, list) else 0)
+        writer.close()
+
+
+@asynccontextmanager
+async def fake(
+    answers: Mapping[str, Answer] | None = None, *, tls: ssl.SSLContext | None = None, port: int = 0
+) -> AsyncIterator[Fake]:
+    """A fake, on a port of its own by default."""
+    made = Fake({**PLAIN, **(answers or {})})
+    server = await asyncio.start_server(made.serve, "127.0.0.1", port, ssl=tls)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+        made.hang_up()
+        await asyncio.sleep(0)

@@ -1,0 +1,97 @@
+"""Memcached servers that are not there, and the certificates that they show."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from operators.memcached.database import Section, Unreachable
+from shared import authority, pem
+from shared.kube import Obj
+from shared.testing.harness import NAMESPACE
+
+BEGINS = datetime.now(UTC) - timedelta(days=1)
+ENDS = BEGINS + timedelta(days=30)
+
+
+@cache
+def signer(name: str) -> pem.Pair:
+    return authority.authority(name, begins=BEGINS, ends=ENDS)
+
+
+@cache
+def certificate(name: str = "cache", *, by: str = "ours", client: bool = True, ended: bool = False) -> pem.Pair:
+    ends = BEGINS + timedelta(hours=1) if ended else ENDS
+    return authority.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=["cache"], client=client)
+
+
+def der(pair: pem.Pair) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.read(pair.certificate)[0].pem)
+
+
+def secret(name: str, **data: str) -> Obj:
+    """A Secret; `tls_crt` stands for tls.crt."""
+    encoded = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in data.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "data": encoded,
+    }
+
+
+def tls_secret(pair: pem.Pair, name: str = "cache-tls", *, by: str = "ours") -> Obj:
+    return secret(name, tls_crt=pair.certificate, tls_key=pair.key, ca_crt=signer(by).certificate)
+
+
+@dataclass
+class Fleet:
+    """Servers that read a certificate when they are first seen, and again when they are told.
+
+    Attributes:
+        files: what the kubelet has brought.
+        silent: addresses that do not answer.
+        told: addresses of those that were told to read their certificate.
+        asked: how many connections were made.
+    """
+
+    files: pem.Pair = field(default_factory=certificate)
+    silent: set[str] = field(default_factory=set)
+    told: list[str] = field(default_factory=list)
+    asked: int = 0
+    shown: dict[str, bytes] = field(default_factory=dict)
+    ages: dict[str, float] = field(default_factory=dict)
+
+    async def connect(self, host: str, port: int, **_: object) -> Connected:
+        self.asked += 1
+        if host in self.silent:
+            raise Unreachable(f"{host}:{port} cannot be reached: no route.")
+        self.shown.setdefault(host, der(self.files))
+        return Connected(self, host)
+
+
+@dataclass
+class Connected:
+    fleet: Fleet
+    address: str
+
+    @property
+    def certificate(self) -> bytes:
+        return self.fleet.shown[self.address]
+
+    async def version(self) -> str:
+        return "1.6.38"
+
+    async def stats(self, section: Section = "") -> dict[str, str]:
+        return {"time_since_server_cert_refresh": str(self.fleet.ages.get(self.address, 3600))}
+
+    async def refresh_certs(self) -> None:
+        self.fleet.told.append(self.address)
+        self.fleet.shown[self.address] = der(self.fleet.files)
+        self.fleet.ages[self.address] = 0
+
+    async def aclose(self) -> None:
+        pass

@@ -1,0 +1,149 @@
+"""What `helm test` runs: it passes where a Memcached works, tells why where it does not, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from operators.memcached import check as checking
+from operators.memcached.check import KIND, LABEL, Failed, check
+from shared.kube import Kube, Obj, Request, Response
+from shared.testing import ApiServer
+from tests.memcached_server import Forgetting, Silent, serving
+
+NAME = "check-platform-memcached-operator"
+
+
+def status(generation: int, ready: str, message: str, servers: tuple[str, ...]) -> Obj:
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Tested",
+        "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": generation,
+    }
+    return {"observedGeneration": generation, "servers": list(servers), "conditions": [condition]}
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer([KIND])
+
+
+@asynccontextmanager
+async def operator(server: ApiServer, *servers: str, message: str = "") -> AsyncIterator[None]:
+    """Says of each Memcached that these servers are ready; or that it is not, where there is a message."""
+    actor = server.actor("operator")
+
+    async def work() -> None:
+        while True:
+            for obj in actor.list(KIND, "default"):
+                if "status" not in obj:
+                    said = status(obj["metadata"]["generation"], "False" if message else "True", message, servers)
+                    actor.merge(KIND, "default", obj["metadata"]["name"], {"status": said}, subresource="status")
+            await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(work())
+    yield
+    task.cancel()
+
+
+def left(server: ApiServer) -> list[str]:
+    return [obj["metadata"]["name"] for obj in server.actor("reader").list(KIND, "default")]
+
+
+def memcached(**metadata: Any) -> Obj:
+    metadata = {"name": NAME, "namespace": "default", **metadata}
+    return {"apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata, "spec": {"size": 1}}
+
+
+async def run(transport: Any, *, within: float = 2.0) -> int:
+    return await check(Kube(transport, manager="check"), "default", NAME, within=within, pause=0.01)
+
+
+async def test_each_server_is_used_and_nothing_is_left(server: ApiServer) -> None:
+    with serving() as one, serving() as other:
+        async with operator(server, one, other):
+            assert await run(server) == 2
+    assert left(server) == []
+
+
+async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -> None:
+    with serving() as good, serving(Forgetting) as bad:
+        async with operator(server, good, bad):
+            with pytest.raises(Failed, match=f"{bad} was to answer .*STORED.*VALUE.*, and answered"):
+                await run(server)
+    assert left(server) == []
+
+
+async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "ANSWER", 0.05)
+
+    with serving(Silent) as address:
+        async with operator(server, address):
+            with pytest.raises(Failed, match=f"{address} does not answer: TimeoutError"):
+                await run(server)
+    async with operator(server, address):  # it is closed by now
+        with pytest.raises(Failed, match=f"{address} does not answer"):
+            await run(server)
+    assert left(server) == []
+
+
+async def test_one_that_does_not_become_ready_is_told_with_its_own_words(server: ApiServer) -> None:
+    async with operator(server, message="No further pod can be created: quota"):
+        with pytest.raises(Failed, match="is not Ready: No further pod can be created: quota"):
+            await run(server, within=0.05)
+    assert left(server) == []
+
+
+async def test_a_cluster_without_an_operator_is_told(server: ApiServer) -> None:
+    with pytest.raises(Failed, match="No operator has said anything of it"):
+        await run(server, within=0.05)
+    assert left(server) == []
+
+
+async def test_what_a_killed_check_left_is_replaced(server: ApiServer) -> None:
+    server.actor("check").create(KIND, memcached(labels=LABEL))
+    with serving() as address:
+        async with operator(server, address):
+            assert await run(server) == 1
+    assert left(server) == []
+
+
+async def test_somebodys_own_of_that_name_is_left_alone(server: ApiServer) -> None:
+    server.actor("person").create(KIND, memcached())
+    with pytest.raises(Failed, match="exists and is no check's"):
+        await run(server)
+    assert left(server) == [NAME]
+
+
+async def test_a_check_that_is_told_to_end_takes_its_resource_along(server: ApiServer) -> None:
+    task = asyncio.create_task(run(server))
+    await asyncio.sleep(0.1)
+    assert left(server) == [NAME]
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert left(server) == []
+
+
+async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServer) -> None:
+    class Starting:
+        """Answers the first creation as an API server does whose webhook does not answer."""
+
+        refusals = 1
+
+        async def request(self, request: Request) -> Response:
+            if request.method == "POST" and self.refusals:
+                self.refusals -= 1
+                return Response(500, {"message": "failed calling webhook: connection refused"})
+            return await server.request(request)
+
+    with serving() as address:
+        async with operator(server, address):
+            assert await run(Starting()) == 1

@@ -1,0 +1,202 @@
+"""Who may scrape, by the API server's word, what that costs, and how it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from e2e.cluster.network import free_ports
+from shared import endpoints, profiling
+from shared.endpoints import VERDICT_AGE, VERDICTS, Guard
+from shared.kube import Kube, Obj, Request, Response, Unavailable
+
+PATH = "/metrics"
+
+
+class Reviewer:
+    """An API server that knows two tokens, and lets one of their owners GET /metrics."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.away = False
+        self.refuses = False
+
+    async def request(self, request: Request) -> Response:
+        kind = request.body["kind"]
+        self.asked[kind] += 1
+        await asyncio.sleep(0.01)
+        if self.away:
+            raise Unavailable("no answer from the API server")
+        if self.refuses:
+            return Response(403, {"message": "cannot create resource tokenreviews"})
+        return Response(201, request.body | {"status": self._tokens(request.body["spec"], kind)})
+
+    def _tokens(self, spec: Obj, kind: str) -> Obj:
+        if kind == "SubjectAccessReview":
+            assert spec["nonResourceAttributes"] == {"path": PATH, "verb": "get"}
+            assert spec["extra"] == {"pod": ["p"]}
+            return {"allowed": spec["user"] == "prometheus" and spec["groups"] == ["monitoring"]}
+        name = {"scraper": "prometheus", "other": "someone"}.get(spec["token"])
+        if name is None:
+            return {"error": "unknown token"}
+        return {
+            "authenticated": True,
+            "user": {"username": name, "groups": ["monitoring"], "extra": {"pod": ["p"]}},
+        }
+
+
+class Scrape:
+    """A server behind a guard, and a client of it."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession, reviewer: Reviewer) -> None:
+        self.base = base
+        self.reviewer = reviewer
+        self.now = 0.0
+        self._session = session
+
+    async def __call__(self, token: str | None = None, scheme: str = "Bearer") -> tuple[int, str]:
+        headers = {"Authorization": f"{scheme} {token}"} if token is not None else {}
+        async with self._session.get(self.base + PATH, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def scrape() -> AsyncIterator[Scrape]:
+    (port,) = free_ports(1)
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        scrape = Scrape(f"http://127.0.0.1:{port}", session, Reviewer())
+        guard = Guard(Kube(scrape.reviewer, manager="operator"), clock=lambda: scrape.now)
+        await endpoints.serve(stack, f"127.0.0.1:{port}", [web.get(PATH, guard.protect(endpoints.scrape))])
+        yield scrape
+
+
+async def test_without_a_token_nobody_is_asked(scrape: Scrape) -> None:
+    for token, scheme in ((None, ""), ("scraper", "Basic"), ("", "Bearer")):
+        status, text = await scrape(token, scheme)
+        assert status == 401
+        assert "Authorization: Bearer" in text
+    assert not scrape.reviewer.asked
+
+
+async def test_a_token_that_nobody_knows_is_refused(scrape: Scrape) -> None:
+    status, text = await scrape("forged")
+    assert (status, "does not know this token" in text) == (401, True)
+    assert scrape.reviewer.asked == {"TokenReview": 1}
+
+
+async def test_who_lacks_the_right_is_told_which(scrape: Scrape) -> None:
+    status, text = await scrape("other")
+    assert status == 403
+    assert "someone may not GET /metrics: bind it to a ClusterRole with nonResourceURLs [/metrics]" in text
+
+
+async def test_who_has_the_right_sees_the_metrics_for_two_requests_in_ten_seconds(scrape: Scrape) -> None:
+    for _ in range(3):
+        status, text = await scrape("scraper")
+        assert status == 200
+        assert "python_info" in text
+        scrape.now += VERDICT_AGE / 4
+    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    scrape.now = VERDICT_AGE
+    assert (await scrape("scraper"))[0] == 200
+    assert scrape.reviewer.asked == {"TokenReview": 2, "SubjectAccessReview": 2}
+
+
+async def test_scrapes_at_once_ask_once(scrape: Scrape) -> None:
+    answers = await asyncio.gather(*(scrape("scraper") for _ in range(5)))
+    assert {status for status, _ in answers} == {200}
+    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+
+
+async def test_without_an_api_server_there_is_no_verdict_and_none_is_kept(scrape: Scrape) -> None:
+    scrape.reviewer.away = True
+    status, text = await scrape("scraper")
+    assert (status, "no answer from the API server" in text) == (503, True)
+    scrape.reviewer.away = False
+    assert (await scrape("scraper"))[0] == 200
+
+
+async def test_an_operator_that_may_not_ask_says_so(scrape: Scrape) -> None:
+    scrape.reviewer.refuses = True
+    status, text = await scrape("scraper")
+    assert (status, "cannot create resource tokenreviews" in text) == (500, True)
+
+
+async def test_verdicts_are_kept_of_so_many_tokens_and_no_more(scrape: Scrape) -> None:
+    assert (await scrape("scraper"))[0] == 200
+    await asyncio.gather(*(scrape(f"forged-{number}") for number in range(VERDICTS)))
+    scrape.reviewer.asked.clear()
+    assert (await scrape(f"forged-{VERDICTS - 1}"))[0] == 401
+    assert not scrape.reviewer.asked
+    assert (await scrape("scraper"))[0] == 200
+    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+
+
+async def test_an_address_that_is_none_is_refused() -> None:
+    async with AsyncExitStack() as stack:
+        with pytest.raises(ValueError, match="'localhost' is no address: write host:port"):
+            await endpoints.serve(stack, "localhost", [])
+        await endpoints.serve(stack, "0", [])
+
+
+# Profiles.
+
+
+@pytest.fixture
+async def debug() -> AsyncIterator[aiohttp.ClientSession]:
+    (port,) = free_ports(1)
+    async with AsyncExitStack() as stack:
+        await endpoints.serve(stack, f"127.0.0.1:{port}", profiling.Profiler().routes)
+        yield await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
+
+
+async def busy_work() -> None:
+    while True:
+        sum(range(1000))
+        await asyncio.sleep(0)
+
+
+async def test_a_profile_names_what_the_event_loop_spent_its_time_on(debug: aiohttp.ClientSession) -> None:
+    work = asyncio.create_task(busy_work())
+    async with debug.get("/debug/profile?seconds=0.3") as answer:
+        text = await answer.text()
+    work.cancel()
+    assert answer.status == 200
+    assert "busy_work" in text
+    with cProfile.Profile():  # and nothing is profiled any more: a second profiler would be refused
+        pass
+
+
+async def test_one_profile_is_taken_at_a_time(debug: aiohttp.ClientSession) -> None:
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(debug.get("/debug/profile?seconds=0.3")) for _ in range(2)]
+    assert sorted(task.result().status for task in asked) == [200, 409]
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "ten", "301", "nan"])
+async def test_a_profile_of_no_time_is_refused(debug: aiohttp.ClientSession, seconds: str) -> None:
+    async with debug.get(f"/debug/profile?seconds={seconds}") as answer:
+        assert (answer.status, f"seconds={seconds}: give a number" in await answer.text()) == (400, True)
+
+
+async def test_memory_is_told_where_it_is_traced(debug: aiohttp.ClientSession) -> None:
+    async with debug.get("/debug/memory") as answer:
+        assert (answer.status, "PYTHONTRACEMALLOC=1" in await answer.text()) == (409, True)
+    tracemalloc.start()
+    try:
+        held = [bytes(1000) for _ in range(1000)]
+        async with debug.get("/debug/memory") as answer:
+            text = await answer.text()
+    finally:
+        tracemalloc.stop()
+    assert len(held) == 1000
+    assert "test_endpoints.py" in text

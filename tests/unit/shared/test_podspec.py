@@ -1,0 +1,49 @@
+"""Budgets of disruption, as the spec gives them and Kubernetes takes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kube import Obj
+from shared.podspec import PodDisruptionBudget
+
+
+def budget(**given: int | str) -> PodDisruptionBudget:
+    return PodDisruptionBudget.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ({}, {"maxUnavailable": 1}),
+        ({"minAvailable": 0}, {"minAvailable": 0}),
+        ({"minAvailable": "50%"}, {"minAvailable": "50%"}),
+        ({"maxUnavailable": 2}, {"maxUnavailable": 2}),
+    ],
+)
+def test_a_budget_says_what_is_given_or_one(given: Obj, allowed: Obj) -> None:
+    made = budget(**given).disruption_budget({"app": "it"})
+    assert made == {
+        **allowed,
+        "selector": {"matchLabels": {"app": "it"}},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "keeps"),
+    [
+        ({}, 1, False),
+        ({"minAvailable": 1}, 1, True),
+        ({"minAvailable": 1}, 2, False),
+        ({"minAvailable": "50%"}, 1, True),
+        ({"minAvailable": "50%"}, 2, False),
+        ({"minAvailable": "100%"}, 5, True),
+        ({"minAvailable": 1}, 0, False),
+        ({"maxUnavailable": 0}, 3, True),
+        ({"maxUnavailable": "0%"}, 3, True),
+        ({"maxUnavailable": "1%"}, 3, False),
+    ],
+)
+def test_a_budget_that_lets_none_go_is_known(given: Obj, size: int, keeps: bool) -> None:
+    assert budget(**given).keeps_all(size) is keeps
