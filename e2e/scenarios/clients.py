@@ -32,7 +32,7 @@ class Names:
         """The address of a name; an address is its own.
 
         Raises:
-            subprocess.CalledProcessError: there is no such name.
+            Refused: there is no such name.
         """
         if host.replace(".", "").isdigit() or ":" in host:
             return host

@@ -33,10 +33,39 @@ def until(what: str, look: Callable[[], Found | None], *, seconds: float = 60.0,
         try:
             if found := look():
                 return found
-        except (AssertionError, subprocess.CalledProcessError, OSError) as error:
-            last = getattr(error, "stderr", None) or error
+        except (AssertionError, Refused, OSError) as error:
+            last = error
         time.sleep(every)
     raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f"; last: {last}" if last else ""))
+
+
+class Refused(Exception):
+    """A command that failed.
+
+    Attributes:
+        said: why, in its own words.
+    """
+
+    def __init__(self, command: list[str], said: str) -> None:
+        super().__init__(f"{' '.join(command)}: {said}")
+        self.said = said
+
+
+def run(command: list[str], environment: dict[str, str], *, given: str | None = None) -> str:
+    """Run a command at the root of the repository; what it printed.
+
+    Args:
+        given: its standard input.
+
+    Raises:
+        Refused: it failed.
+    """
+    done = subprocess.run(
+        command, input=given, env=environment, capture_output=True, text=True, check=False, timeout=180, cwd=ROOT
+    )
+    if done.returncode != 0:
+        raise Refused(command, (done.stderr + done.stdout).strip())
+    return done.stdout
 
 
 class Kubectl:
@@ -55,14 +84,11 @@ class Kubectl:
         """Run kubectl; what it printed. A manifest may be given as standard input.
 
         Raises:
-            subprocess.CalledProcessError: it failed; `stderr` says why.
+            Refused: it failed.
         """
         command = [str(ROOT / ".venv/bin/kubectl"), "--namespace", self.namespace, *arguments]
         text = given if isinstance(given, str) or given is None else json.dumps(given)
-        done = subprocess.run(
-            command, input=text, env=self.environment, capture_output=True, text=True, check=True, timeout=180
-        )
-        return done.stdout
+        return run(command, self.environment, given=text)
 
     def apply(self, manifest: object) -> str:
         return self("apply", "--server-side", "--force-conflicts", "-f", "-", given=manifest)
@@ -86,8 +112,4 @@ class Helm:
         self._environment = environment
 
     def __call__(self, *arguments: str) -> str:
-        command = [self._binary, "--namespace", SYSTEM, *arguments]
-        done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, check=True, timeout=180, cwd=ROOT
-        )
-        return done.stdout
+        return run([self._binary, "--namespace", SYSTEM, *arguments], self._environment)

@@ -45,8 +45,11 @@ class Release:
         self.helm("upgrade", "--install", RELEASE, chart, "-f", str(self.values), *WAITING, *arguments)
 
     def restore(self) -> None:
-        """Make it what it was; the CRD stays with the release that came last, and that may have been another."""
-        self.upgrade("--take-ownership", f"--labels=platform-digest={self.digest}")
+        """Make it what it was, whoever changed it.
+
+        The CRD stays with the release that came last, and that may have been another.
+        """
+        self.upgrade("--take-ownership", "--force-conflicts", f"--labels=platform-digest={self.digest}")
 
     def rendered(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         """The objects of one kind that it would have with its values and these arguments."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
-from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.commands import Kubectl, Refused, until
 from e2e.scenarios.memcached import Memcached
 
 
@@ -15,8 +14,8 @@ def is_evicted(kubectl: Kubectl, pod: str) -> bool:
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
     try:
         kubectl("create", "--raw", path, "-f", "-", given=eviction)
-    except subprocess.CalledProcessError as refused:
-        if "disruption budget" not in refused.stderr:
+    except Refused as refused:
+        if "disruption budget" not in refused.said:
             raise
         return False
     return True

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from e2e.scenarios.commands import ROOT, Kubectl, until
+from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.memcached import Memcached, conditions, manifest, uids
 from e2e.scenarios.operator import PODS, Operator
 
@@ -121,10 +121,10 @@ def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
 
 
 def test_a_bad_manifest_is_refused_with_what_to_change(kubectl: Kubectl) -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
+    with pytest.raises(Refused) as refused:
         kubectl.apply(manifest("cache", size=-1))
-    assert "spec.size" in refused.value.stderr
-    assert "greater than or equal to 0" in refused.value.stderr
+    assert "spec.size" in refused.value.said
+    assert "greater than or equal to 0" in refused.value.said
     assert not kubectl.items("memcached")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.scenarios.commands import RELEASE, ROOT, Helm, Kubectl, until
+from e2e.scenarios.commands import RELEASE, ROOT, Helm, Kubectl, run, until
 from e2e.scenarios.memcached import Memcached, uids
 from e2e.scenarios.operator import DEPLOYMENT, Operator
 from e2e.scenarios.release import WAITING, Release
@@ -42,9 +41,7 @@ def running(kubectl: Kubectl) -> dict[str, str]:
 
 
 def make(kubectl: Kubectl, *arguments: str) -> None:
-    subprocess.run(
-        ["make", *arguments], cwd=ROOT, env=kubectl.environment, check=True, capture_output=True, timeout=180
-    )
+    run(["make", *arguments], kubectl.environment)
 
 
 def test_an_upgrade_changes_the_operator_and_leaves_the_servers(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ import pytest
 
 from e2e.cluster.pki import Authority
 from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
-from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.commands import Kubectl, Refused, until
 from e2e.scenarios.memcached import Memcached
 from e2e.scenarios.operator import PODS, Operator
 
@@ -58,7 +57,7 @@ def test_random_interference_always_ends_as_the_spec_says(
         kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
 
     def meddle() -> None:
-        with contextlib.suppress(subprocess.CalledProcessError):  # it may just be gone, or be the other kind
+        with contextlib.suppress(Refused):  # it may just be gone, or be the other kind
             kubectl("patch", "deployment", "cache", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
 
     def delete_owned() -> None:

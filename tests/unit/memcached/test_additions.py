@@ -1,0 +1,148 @@
+"""What a Memcached may ask for beside its servers: a budget of disruption, an autoscaler, metrics, and deadlines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from operators.memcached.__main__ import controller
+from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
+from shared.options import parse_options
+from shared.plan import Progress
+from shared.testing.harness import NAMESPACE, NOW, Harness
+from tests.unit.memcached.world import plan, pod, resource, world
+
+ASKED: dict[Kind, Obj] = {
+    DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 1}},
+    AUTOSCALER: {"autoscaling": {"minReplicas": 2, "maxReplicas": 4}},
+}
+
+
+def started(*arguments: str, **options: Any) -> Harness:
+    given = parse_options("memcached-operator", "memcached", ["--exporter-image=operator:1", *arguments], {})
+    return Harness(controller(given), **options)
+
+
+@pytest.fixture
+async def harness() -> Harness:
+    return started()
+
+
+async def settled(harness: Harness, **spec: Any) -> Obj:
+    harness.apply("cache", **({"size": 3} | spec))
+    await harness.settle()
+    return harness.resource("cache")
+
+
+def reason(obj: Obj) -> str:
+    return str(obj["status"]["conditions"][0]["reason"])
+
+
+@pytest.mark.parametrize("kind", ASKED, ids=str)
+async def test_what_is_asked_for_is_made_kept_and_deleted_when_it_is_not(harness: Harness, kind: Kind) -> None:
+    await settled(harness, **ASKED[kind])
+    made = harness.person.get(kind, NAMESPACE, "cache")
+    harness.person.merge(kind, NAMESPACE, "cache", {"spec": {"maxReplicas": 9, "minAvailable": 9}})
+    await harness.settle()
+    edited = harness.person.get(kind, NAMESPACE, "cache")["spec"]
+    assert {name: edited[name] for name in made["spec"]} == made["spec"]
+    harness.person.delete(kind, NAMESPACE, "cache")
+    await harness.settle()
+    assert harness.person.get(kind, NAMESPACE, "cache")["spec"] == made["spec"]
+    uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
+    assert reason(await settled(harness)) == "Ready"
+    assert not harness.server.objects(kind)
+    assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
+
+
+@pytest.mark.parametrize("kind", ASKED, ids=str)
+async def test_what_a_person_made_under_the_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
+    theirs = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}
+    before = harness.person.create(kind, {**theirs, "spec": {"maxReplicas": 2}})
+    await settled(harness)
+    await harness.restart().settle()
+    assert harness.person.get(kind, NAMESPACE, "cache") == before
+
+
+async def test_the_size_is_the_autoscalers(harness: Harness) -> None:
+    await settled(harness, **ASKED[AUTOSCALER])
+    hpa = harness.server.actor("horizontal-pod-autoscaler")
+    hpa.merge(harness.controller.kind, NAMESPACE, "cache", {"spec": {"size": 4}})
+    await harness.settle()
+    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == 4
+    assert harness.resource("cache")["spec"]["size"] == 4, "nobody sets it back"
+
+
+@pytest.mark.parametrize(("size", "runs"), [(1, 2), (3, 3), (9, 4)])
+async def test_a_size_beyond_the_autoscalers_bounds_counts_as_the_nearest(
+    harness: Harness, size: int, runs: int
+) -> None:
+    """As the autoscaler will set it; the webhook sets it at once."""
+    await settled(harness, size=size, **ASKED[AUTOSCALER])
+    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
+    assert reason(harness.resource("cache")) == "Ready"
+
+
+def test_metrics_without_an_image_to_serve_them_stall_and_say_so() -> None:
+    made = plan(resource(metrics={}), world(pod(1)), exporter_image="")
+    assert made.actions == ()
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.STALLED, "NoExporterImage")
+    assert "--exporter-image" in made.verdict.message
+    assert plan(resource(metrics={"enabled": False}), world(pod(1)), exporter_image="").actions
+
+
+def test_the_exporter_imports_nothing_of_an_operators() -> None:
+    program = (
+        "import runpy, sys; sys.argv = ['memcached', 'exporter', '--help']\n"
+        "try: runpy.run_module('operators.memcached', run_name='__main__')\n"
+        "except SystemExit as end: print('ended', end.code)\n"
+        "print([name for name in ('kopf', 'kubernetes', 'aiohttp', 'pydantic') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert said.splitlines()[-2:] == ["ended 0", "[]"]
+
+
+def late(phase: str, seconds: float, **spec: Any) -> Any:
+    since = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "Reconciling", "status": "True", "lastTransitionTime": since}
+    return resource(phase=phase, observed=1, status={"conditions": [condition]}, **spec)
+
+
+@pytest.mark.parametrize(
+    ("phase", "limit", "reason"), [("Creating", 600, "CreateTimeout"), ("Updating", 1800, "UpgradeTimeout")]
+)
+def test_what_takes_too_long_is_a_warning_with_what_hinders(phase: str, limit: float, reason: str) -> None:
+    seen = world(pod(1), pod(2, ready=False, trouble="ImagePullBackOff: no such image"))
+    early = plan(late(phase, limit - 7), seen)
+    assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
+    verdict = plan(late(phase, limit), seen).verdict
+    assert (verdict.reason, verdict.warning) == (reason, True)
+    assert verdict.message.startswith("1 of 3 servers are ready. cache-2 does not start: ImagePullBackOff")
+    assert plan(late(phase, limit), seen).status["phase"] == phase
+
+
+@pytest.mark.parametrize("phase", ["Scaling", "Degraded"])
+def test_other_movements_have_no_deadline(phase: str) -> None:
+    made = plan(late(phase, 10**6), world(pod(1)))
+    assert (made.verdict.reason, made.requeue) == (phase, None)
+
+
+async def test_a_creation_that_takes_too_long_is_told_once_even_across_a_restart() -> None:
+    time = NOW
+    harness = started("--create-timeout=60", clock=lambda: time)
+    harness.workloads.trouble = lambda _: "ImagePullBackOff"
+    assert reason(await settled(harness)) == "ServerFailing"
+    # What the status says of times, the reconciler takes from the wall clock.
+    began = harness.resource("cache")["status"]["conditions"][1]["lastTransitionTime"]
+    time = type(NOW).fromisoformat(began) + timedelta(seconds=61)
+    for _ in range(2):
+        harness = harness.restart()
+        await harness.settle()
+        assert reason(harness.resource("cache")) == "CreateTimeout"
+    harness.workloads.trouble = lambda _: ""
+    await harness.settle()
+    assert reason(harness.resource("cache")) == "Ready"

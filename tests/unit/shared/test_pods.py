@@ -1,0 +1,47 @@
+"""Pods as operators look at them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kube import Obj
+from shared.pods import Pod
+
+
+def obj(ready: str = "True", reason: str = "", *, controller: str = "", **containers: bool) -> Obj:
+    owner = {"apiVersion": "apps/v1", "kind": controller, "name": "it", "uid": "u", "controller": True}
+    return {
+        "metadata": {"name": "it-0", "ownerReferences": [owner] if controller else []},
+        "status": {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": ready, **({"reason": reason} if reason else {})}],
+            "containerStatuses": [{"name": name, "ready": value} for name, value in containers.items()],
+        },
+    }
+
+
+def test_a_pod_is_ready_as_its_condition_says() -> None:
+    assert Pod.of(obj("True", main=True)).ready
+    assert not Pod.of(obj("False", "ContainersNotReady", main=True, side=False)).ready
+
+
+def test_one_that_leaves_is_not() -> None:
+    leaving = obj("True", main=True)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not Pod.of(leaving, container="main").ready
+
+
+@pytest.mark.parametrize(("main", "ready"), [(True, True), (False, False)])
+def test_where_one_container_counts_those_beside_it_do_not(main: bool, ready: bool) -> None:
+    assert Pod.of(obj("False", "ContainersNotReady", main=main, side=False), container="main").ready is ready
+
+
+def test_a_pod_on_a_lost_node_is_not_ready_whatever_its_containers_said_last() -> None:
+    assert not Pod.of(obj("False", main=True), container="main").ready
+    assert not Pod.of(obj("Unknown", "NodeStatusUnknown", main=True), container="main").ready
+
+
+@pytest.mark.parametrize("controller", ["StatefulSet", "ReplicaSet", ""])
+def test_it_knows_what_made_it(controller: str) -> None:
+    assert Pod.of(obj(controller=controller)).controller == controller
