@@ -59,7 +59,7 @@ test-unit: .venv ## Pure parts and the library against an in-memory API; seconds
 
 test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes); no root
 	@echo "==> API tests"
-	@$(PYTEST) tests/api $(ARGS)
+	@$(PYTEST) tests/api -m "not long" $(ARGS)
 
 test-containers: .venv ## Against memcached itself, on the Docker that answers, else on one of our own (root)
 	@echo "==> container tests"
@@ -77,7 +77,9 @@ test-e2e: .venv ## Real pods on the local cluster, and its teardown unless it wa
 	@echo "==> end-to-end tests"
 	$(call E2E,-m "not long")
 
-test-long: .venv ## Every end-to-end test, the long ones too
+test-long: .venv ## Every end-to-end test, the long ones too, and every crash scenario on a real API server
+	@echo "==> crash scenarios on a real API server"
+	@$(PYTEST) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> end-to-end tests, the long ones too"
 	$(call E2E,--timeout 3600)
 

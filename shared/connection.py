@@ -22,8 +22,8 @@ from shared.kube import SERVICE_ACCOUNT, KubeError, Request, Response, Unavailab
 
 AGENT = "platform-operators"
 
-CONNECTIONS = 64
-"""Requests under way at most: no burst of an operator is more than an API server takes."""
+CONNECTIONS = 32
+"""Requests under way at most: more make no API server faster, and each connection holds a quarter of a MiB."""
 
 REQUEST_TIMEOUT = 30.0
 """Seconds until a request that got no answer counts as failed."""

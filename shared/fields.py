@@ -25,10 +25,21 @@ _QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
 def record_of(obj: Obj, manager: str) -> Obj | None:
     """The fieldsV1 of what a manager applied to an object; None if it never did."""
     for entry in obj["metadata"].get("managedFields", ()):
-        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
+        if _is_record(entry, manager):
             fields: Obj = entry.get("fieldsV1", {})
             return fields
     return None
+
+
+def trim(obj: Obj, manager: str) -> Obj:
+    """An object without what others have recorded in managedFields: most of its size, and nothing we ask about."""
+    metadata = dict(obj["metadata"])
+    ours = [entry for entry in metadata.pop("managedFields", ()) if _is_record(entry, manager)]
+    return {**obj, "metadata": metadata | ({"managedFields": ours} if ours else {})}
+
+
+def _is_record(entry: Obj, manager: str) -> bool:
+    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
 def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:

@@ -13,8 +13,8 @@ A new leader's cache is as fresh as its watches, so the old leader's last writes
 by how writes are made (docs/architecture.md): what exists is not created again, and what changed or was replaced since
 it was seen is refused by the API server, then looked at anew.
 
-Why not the official client's `kubernetes.aio.leaderelection`: it never gives the Lease back, goes by the wall clock, counts
-no transitions, and waits for a request that hangs beyond the renew deadline.
+Why not the official client's `kubernetes.aio.leaderelection`: it never gives the Lease back, goes by the wall clock,
+counts no transitions, and waits for a request that hangs beyond the renew deadline.
 """
 
 from __future__ import annotations

@@ -79,10 +79,7 @@ class Controller(Generic[Resource, Observed]):
         return ownership.key_of(self.kind, self.name, kind, obj)
 
     def _trim(self, obj: Obj) -> Obj:
-        """Keep of managedFields, most of an object's size, only our own entry."""
-        metadata = dict(obj["metadata"])
-        ours = [entry for entry in metadata.pop("managedFields", ()) if entry.get("manager") == self.name]
-        return {**obj, "metadata": metadata | ({"managedFields": ours} if ours else {})}
+        return fields.trim(obj, self.name)
 
 
 class Reconciler(Generic[Resource, Observed]):

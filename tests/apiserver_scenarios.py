@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shared.kube import DEPLOYMENT, SERVICE, Kind, KubeError, Obj
+from shared.kube import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    KubeError,
+    Obj,
+)
 from shared.testing import Actor
 from shared.testing.apply import read_records
 from shared.testing.requests import value_at
@@ -274,6 +283,71 @@ def updates(do: Do) -> None:
     do("other", "merge", WIDGET, {"metadata": {"labels": {"x": None}}}, see=["metadata.labels"])
 
 
+def stateful_set(**spec: Any) -> Obj:
+    """A StatefulSet `it` of no pods."""
+    made = deployment()
+    given = {"serviceName": "it", "podManagementPolicy": "Parallel", "updateStrategy": {"type": "RollingUpdate"}}
+    return {**made, "kind": "StatefulSet", "spec": {**made["spec"], **given, **spec}}
+
+
+def a_stateful_set_with_volumes(do: Do) -> None:
+    volumes = [
+        {"name": "tls", "secret": {"secretName": "it", "defaultMode": 0o440, "items": [{"key": "a", "path": "a"}]}},
+        {"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": "65Mi"}},
+    ]
+    mounts = [{"name": "tls", "mountPath": "/tls", "readOnly": True}, {"name": "items", "mountPath": "/items"}]
+    made = stateful_set()
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    made["spec"]["template"] = {
+        **made["spec"]["template"],
+        "spec": {"containers": [container | {"volumeMounts": mounts}], "volumes": volumes},
+    }
+    seen = ["spec.updateStrategy", "spec.persistentVolumeClaimRetentionPolicy", "spec.template.spec.volumes"]
+    do("op", "apply", STATEFUL_SET, made, see=seen)
+    do("op", "apply", STATEFUL_SET, made)
+    do("person", "merge", STATEFUL_SET, {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}}})
+    do("op", "apply", STATEFUL_SET, made, see=seen[:1])
+    do("op", "apply", STATEFUL_SET, stateful_set(), see=["spec.template.spec.volumes"])
+    do("op", "apply", STATEFUL_SET, stateful_set(podManagementPolicy="OrderedReady"))
+    do("op", "apply", STATEFUL_SET, stateful_set(serviceName="other"))
+    do("op", "delete", STATEFUL_SET)
+
+
+def a_disruption_budget(do: Do) -> None:
+    def budget(**given: Any) -> Obj:
+        spec = {"selector": {"matchLabels": {"app": "it"}}, "unhealthyPodEvictionPolicy": "AlwaysAllow", **given}
+        return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "it"}, "spec": spec}
+
+    do("op", "apply", DISRUPTION_BUDGET, budget(maxUnavailable=1), see=["spec"])
+    do("op", "apply", DISRUPTION_BUDGET, budget(maxUnavailable=1))
+    do("op", "apply", DISRUPTION_BUDGET, budget(minAvailable="50%"), see=["spec"])
+    do("person", "merge", DISRUPTION_BUDGET, {"spec": {"selector": {"matchLabels": {"more": "theirs"}}}})
+    do("op", "apply", DISRUPTION_BUDGET, budget(minAvailable="50%"), force=True, see=["spec.selector"])
+    do("op", "delete", DISRUPTION_BUDGET)
+
+
+def an_autoscaler(do: Do) -> None:
+    def autoscaler(most: int, **given: Any) -> Obj:
+        target = {"type": "Utilization", "averageUtilization": 80}
+        cpu = {"name": "cpu", "container": "main", "target": target}
+        spec = {
+            "scaleTargetRef": {"apiVersion": WIDGET.api_version, "kind": "Widget", "name": "it"},
+            "maxReplicas": most,
+            "metrics": [{"type": "ContainerResource", "containerResource": cpu}],
+            **given,
+        }
+        kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+        return {**kind, "metadata": {"name": "it"}, "spec": spec}
+
+    do("op", "apply", AUTOSCALER, autoscaler(3), see=["spec.minReplicas", "spec.maxReplicas"])
+    do("op", "apply", AUTOSCALER, autoscaler(3))
+    do("op", "apply", AUTOSCALER, autoscaler(4, minReplicas=2), see=["spec.minReplicas", "spec.maxReplicas"])
+    do("op", "apply", AUTOSCALER, autoscaler(1, minReplicas=2))
+    do("person", "merge", AUTOSCALER, {"spec": {"maxReplicas": 9, "scaleTargetRef": {"name": "other"}}})
+    do("op", "apply", AUTOSCALER, autoscaler(4, minReplicas=2), force=True, see=["spec.scaleTargetRef"])
+    do("op", "delete", AUTOSCALER)
+
+
 STORIES: dict[str, Story] = {
     story.__name__: story
     for story in (
@@ -293,6 +367,9 @@ STORIES: dict[str, Story] = {
         lists_without_keys,
         what_cannot_change,
         updates,
+        a_stateful_set_with_volumes,
+        a_disruption_budget,
+        an_autoscaler,
     )
 }
 

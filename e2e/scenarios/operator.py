@@ -27,6 +27,10 @@ class Operator:
 
     @property
     def pods(self) -> list[dict[str, Any]]:
+        """Its pods, without those that are on their way out."""
+        return [pod for pod in self._all_pods() if "deletionTimestamp" not in pod["metadata"]]
+
+    def _all_pods(self) -> list[dict[str, Any]]:
         return self.system.items("pods", "-l", PODS)
 
     @property
@@ -54,13 +58,17 @@ class Operator:
         """Wait until as many replicas as wanted are ready, and no old one is left."""
         self.system("rollout", "status", DEPLOYMENT, "--timeout=120s")
 
+    def await_end(self) -> None:
+        """Wait until no replica runs."""
+        until("no operator", lambda: not self._all_pods())
+
     @contextmanager
     def gone(self) -> Iterator[None]:
         """No replica runs within the block; afterwards as many as before."""
         replicas = self.system.get(DEPLOYMENT)["spec"]["replicas"]
         self.system("scale", DEPLOYMENT, "--replicas=0")
         try:
-            until("no operator", lambda: not self.pods)
+            self.await_end()
             yield
         finally:
             self.system("scale", DEPLOYMENT, f"--replicas={replicas}")

@@ -106,7 +106,7 @@ def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_ta
     cache.await_ready(1)
     servers = uids(kubectl)
     helm("uninstall", RELEASE, *WAITING)
-    until("no operator", lambda: not operator.pods)
+    operator.await_end()
     assert kubectl.get("crd", "memcacheds.cache.example.com")
     assert cache.serves() == 1
     assert uids(kubectl) == servers

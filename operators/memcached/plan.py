@@ -25,6 +25,9 @@ SECRETS_AGAIN = 15.0
 """Seconds after which Secrets that servers cannot run with are read again: no watch tells of them."""
 
 
+_EXCLUSIVE = {"minAvailable", "maxUnavailable"}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner:
     """Plans with what the operator's options give.
@@ -95,7 +98,10 @@ class Planner:
     def keep_disruption_budget(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The PodDisruptionBudget exists as the spec says, or is gone."""
         wanted = resources.disruption_budget(resource, self._owner(resource))
-        return _keep(DISRUPTION_BUDGET, wanted, seen.disruption_budget)
+        budget = seen.disruption_budget
+        if wanted and budget and (wanted["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
+            wanted = None  # made anew: Kubernetes refuses both, and somebody else's of them would stay through an apply
+        return _keep(DISRUPTION_BUDGET, wanted, budget)
 
     def keep_autoscaler(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The HorizontalPodAutoscaler exists as the spec says, or is gone."""

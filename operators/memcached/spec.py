@@ -32,7 +32,7 @@ class Auth(SpecModel):
 
     secret_name: SecretName = Field(
         description="Secret in the same namespace whose key `users` names them, a line `user:password` each, 8 at "
-        "most. A change of it replaces the servers one by one."
+        "most. A change of it replaces the servers one by one, at the latest after the operator's next resync."
     )
 
 
@@ -41,8 +41,8 @@ class Tls(SpecModel):
 
     secret_name: SecretName = Field(
         description="Secret of type kubernetes.io/tls in the same namespace: tls.crt and tls.key, and ca.crt where "
-        "clientAuth is required. A renewed certificate is taken up without a restart; a new ca.crt replaces the "
-        "servers one by one."
+        "clientAuth is required. A renewed certificate is taken up without a restart, at the latest a few minutes "
+        "after the operator's next resync; a new ca.crt replaces the servers one by one."
     )
     client_auth: Literal["none", "required"] = Field(
         "none",

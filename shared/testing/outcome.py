@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from shared.kube import Kind, Obj
@@ -194,6 +194,7 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
+@cache
 def _general(path: Path) -> Path:
     """A path that stands for every item of a list that has no names."""
     return tuple("[]" if step[:1] == "[" and step[1:-1].isdigit() else step for step in path)

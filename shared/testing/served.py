@@ -176,10 +176,8 @@ def _admit_stateful_set(obj: Obj) -> None:
     spec = obj["spec"]
     spec.setdefault("podManagementPolicy", "OrderedReady")
     spec.setdefault("revisionHistoryLimit", 10)
-    strategy = spec.setdefault("updateStrategy", {})
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    if "type" not in spec.setdefault("updateStrategy", {}):
+        spec["updateStrategy"] |= {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
     kept = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
     kept.setdefault("whenDeleted", "Retain")
     kept.setdefault("whenScaled", "Retain")

@@ -15,17 +15,21 @@ from shared.testing import Actor, ApiServer
 
 
 class LiveServer:
-    """What `Actor` and `Workloads` need of a server, over HTTP, in one namespace.
+    """What `Actor`, `Workloads` and the garbage collector need of a server, over HTTP, in one namespace.
 
     Nothing here waits or retries: an answer is what the API server said to one request.
+
+    Args:
+        kinds: all that there is to collect.
     """
 
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, kinds: tuple[Kind, ...] = ()) -> None:
         context = ssl.create_default_context(cafile=str(plane.authority.pair.certificate))
         context.load_cert_chain(plane.admin.certificate, plane.admin.key)
         address = urlsplit(plane.url)
         self._connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context)
         self.namespace = namespace
+        self.kinds = kinds
 
     def handle(self, request: Request) -> Response:
         text = None if request.body is None else json.dumps(request.body)
@@ -36,10 +40,11 @@ class LiveServer:
             said = answer.read()
             return Response(answer.status, json.loads(said) if said.startswith(b"{") else said.decode())
 
-    def objects(self, kind: Kind) -> list[tuple[tuple[str, str], Obj]]:
-        """The namespace's objects of a kind, as a controller that compares them with its own wants them."""
-        found = self.actor("reader").list(kind, self.namespace)
-        return [((obj["metadata"]["namespace"], obj["metadata"]["name"]), _without_zeros(obj)) for obj in found]
+    def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
+        """The namespace's objects, or those of a kind, as a controller that compares them with its own wants them."""
+        reader = self.actor("reader")
+        kinds = (kind,) if kind else self.kinds
+        return [(of, _without_zeros(obj)) for of in kinds for obj in reader.list(of, self.namespace)]
 
     def actor(self, name: str) -> Actor:
         actor = _Kubelet if name == "kubelet" else Actor

@@ -20,7 +20,7 @@ from shared.connection import HttpTransport, load_configuration
 from shared.kube import Kind, Request, Response, Transport, Unavailable
 from shared.options import parse_options
 from shared.process import Process
-from shared.testing.faults import WRITES, Faults, strike
+from shared.testing.faults import WRITES, Crash, Faults, strike
 from tests.unit.memcached.fleet import Fleet
 
 NAME = "memcached-operator"
@@ -143,6 +143,19 @@ class Operator:
         if self._begun.wait(5) and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._join(thread)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a fault has ended it."""
+        return isinstance(self._error, Crash)
+
+    def revive(self) -> None:
+        """Start it again after a crash."""
+        assert self.crashed
+        assert self._thread is not None
+        self._thread.join(15)
+        self._error = None
+        self.start()
 
     def ended(self) -> None:
         """Wait until it ends by itself; raises what it ended with."""

@@ -15,7 +15,8 @@ from shared.kube import DEPLOYMENT, SECRET, KubeError
 from tests.api.conftest import Kubectl
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World
-from tests.memcached_cases import ACCEPTED, REFUSED, Case
+from tests.cases import Case
+from tests.memcached_cases import ACCEPTED, REFUSED
 from tests.unit.memcached.fleet import certificate, tls_secret
 
 SAMPLES = sorted((REPOSITORY / "samples" / "memcached").glob("*.yaml"))

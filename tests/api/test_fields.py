@@ -32,7 +32,7 @@ SPECS = st.fixed_dictionaries(
         "auth": st.just({"secretName": "users"}),
         "tls": st.sampled_from([{"secretName": "a"}, {"secretName": "a", "clientAuth": "required"}]),
         "metrics": st.sampled_from([{}, {"port": 9151}, {"enabled": False}]),
-        "podDisruptionBudget": st.sampled_from([{"minAvailable": 1}, {"maxUnavailable": "50%"}]),
+        "podDisruptionBudget": st.sampled_from([{"minAvailable": 1}, {"minAvailable": "50%"}]),
         "autoscaling": st.sampled_from([{"maxReplicas": 3}, {"minReplicas": 2, "maxReplicas": 4}]),
         "extraArgs": st.lists(st.sampled_from(["--disable-evictions", "-v"]), max_size=2),
         "labels": st.dictionaries(st.sampled_from(["team", "tier"]), st.sampled_from(["a", "b"]), max_size=2),
@@ -106,14 +106,14 @@ EDITS: dict[Kind, dict[str, Edit]] = {
     DEPLOYMENT: TEMPLATE,
     STATEFUL_SET: TEMPLATE
     | {
-        "a partition": lambda obj: obj["spec"]["updateStrategy"]["rollingUpdate"].update(partition=1),
+        "a partition": lambda obj: obj["spec"]["updateStrategy"].update(rollingUpdate={"partition": 1}),
         "what becomes of volumes": lambda obj: obj["spec"]["persistentVolumeClaimRetentionPolicy"].update(
             whenDeleted="Delete"
         ),
     },
     DISRUPTION_BUDGET: ANYWHERE
     | {
-        "how many": lambda obj: obj["spec"].update(minAvailable=3) if "minAvailable" in obj["spec"] else None,
+        "how many": lambda obj: obj["spec"].update(minAvailable=3),
         "their selector": lambda obj: obj["spec"]["selector"]["matchLabels"].update(team="theirs"),
         "another policy": lambda obj: obj["spec"].update(unhealthyPodEvictionPolicy="IfHealthyBudget"),
     },
@@ -153,7 +153,7 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
     """The object that the operator makes of a spec that asks for it."""
     asked: dict[Kind, Obj] = {
         STATEFUL_SET: {"workload": "StatefulSet"},
-        DISRUPTION_BUDGET: {"podDisruptionBudget": {}},
+        DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 2}},
         AUTOSCALER: {"autoscaling": {"maxReplicas": 2}},
     }
     given = asked.get(kind, {}) | spec

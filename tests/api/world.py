@@ -43,13 +43,15 @@ class World:
     Attributes:
         person: whoever uses the cluster.
         workloads: the Deployment controller and the kubelet; they move whenever the test waits.
+        server: what all of them talk to.
     """
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, *, made: int = 0) -> None:
         self.namespace = f"test-{next(_numbers)}"
-        self._live = LiveServer(plane, self.namespace)
+        self._live = LiveServer(plane, self.namespace, (MEMCACHED, *EVERYTHING, POD))
+        self.server = self._live.as_server
         self.person = self._live.actor("person")
-        self.workloads: Workloads | None = Workloads(self._live.as_server)
+        self.workloads: Workloads | None = Workloads(self.server, made=made)
         self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
     def actor(self, name: str) -> Actor:

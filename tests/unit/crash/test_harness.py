@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import datetime
+
 import pytest
 
+from shared.kube import SERVICE
+from shared.plan import PASS, Apply, Step
+from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES, Disturbance
-from shared.testing.scenario import Scenario, apply, at_once, away, delete, edit
+from shared.testing.outcome import Outcome, Reference
+from shared.testing.play import Play, World
+from shared.testing.scenario import Scenario, apply, at_once, away, delete, edit, later
+from shared.testing.scoreboard import Scoreboard
 from shared.testing.served import CONFIG_MAP
 from shared.testing.sweep import Oracle, sweep
 from tests.unit.crash import ring
-from tests.unit.crash.ring import RingOperator, subject
+from tests.unit.crash.ring import Ring, RingOperator, Seen, subject
 
 RIGHT = subject(RingOperator)
 
@@ -57,3 +66,105 @@ async def test_an_operator_that_errs_is_caught(
 ) -> None:
     done = await sweep(subject(operator), scenario, BY_NAME[disturbance])
     assert oracle in {failure.oracle for failure in done.failures}, "\n".join(map(str, done.failures))
+
+
+async def test_a_failure_tells_which_run_it_was_and_what_differed() -> None:
+    done = await sweep(subject(ring.CountsInMemory), CREATE, BY_NAME["a crash after"])
+    assert (done.name, done.runs, done.passed) == ("ring/create", 5, 4)
+    failure, *_ = done.failures
+    assert str(failure).splitlines() == [
+        "ring/create, a crash after 1 of 5 (APPLY Service default/cache): not so: it ends as if nothing had happened",
+        "    ConfigMap cache: is missing",
+    ]
+
+
+async def test_the_traceback_of_a_defect_is_told() -> None:
+    done = await sweep(subject(ring.KnowsNoOther), CREATE, BY_NAME["a crash after"])
+    told = [failure for failure in done.failures if failure.oracle is Oracle.DEFECT]
+    assert "KeyError: 'cache'" in str(told[0])
+
+
+async def test_calls_on_the_database_are_writes() -> None:
+    course = await Course.learn(RIGHT, CREATE)
+    assert [write.text for write in course.writes] == [
+        "APPLY Service default/cache",
+        "APPLY ConfigMap default/cache",
+        "CALL add a member",
+        "CALL add a member",
+        "PATCH Ring default/cache/status",
+    ]
+
+
+async def test_a_scenario_that_does_not_end_as_it_says_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"ends with \['Ready'\] rather than InvalidSpec"):
+        await Course.learn(RIGHT, Scenario("wrong", (apply(members=1),), ends="InvalidSpec"))
+
+
+async def test_an_operator_that_never_rests_is_refused() -> None:
+    with pytest.raises(AssertionError, match="500 reconciles and no end"):
+        await Course.learn(subject(ring.CountsItsWork), CREATE)
+
+
+async def test_a_reference_that_is_another_each_time_is_refused() -> None:
+    class GoesByTheDay(RingOperator):
+        def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+            return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name))) if now.day % 2 else PASS
+
+    with pytest.raises(AssertionError, match="ConfigMap of Ring cache #0 is in one only"):
+        await Course.learn(subject(GoesByTheDay), Scenario("notes on odd days", (apply(),)))
+
+
+async def test_what_one_fork_of_a_world_does_the_other_does_not_see() -> None:
+    world = World(RIGHT)
+    play = Play(world)
+    await play.go((apply(members=1, notes=True),))
+    before = world.outcome
+    fork = Play(world.fork())
+    await fork.go((apply(members=3), delete(SERVICE)))
+    assert world.outcome == before
+    assert fork.world.database.state() != world.database.state()
+
+
+async def test_time_can_be_let_pass() -> None:
+    world = World(RIGHT)
+    before = world.server.now()
+    await Play(world).go((later(3600), apply()))
+    [(_, ring_made)] = world.server.objects(ring.RING)
+    assert (before, ring_made["metadata"]["creationTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
+
+
+def outcome(**fields: object) -> Outcome:
+    metadata = {"name": "cache", "uid": str(fields.pop("uid", "1")), "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return Outcome(((CONFIG_MAP, {"metadata": metadata, **fields}),), Counter())
+
+
+def test_what_differs_between_two_undisturbed_runs_is_masked_and_times_and_uids_always() -> None:
+    reference = Reference(
+        outcome(uid="1", ip="10.0.0.1", at="2026-01-01T00:00:00Z", names=["a", "b"], size=1),
+        outcome(uid="2", ip="10.0.0.2", at="2026-01-01T00:00:00Z", names=["c", "d"], size=1),
+    )
+    assert not reference.differences(outcome(ip="::1", at="2027-01-01T00:00:00Z", names=["e", "f"], size=1))
+    assert reference.differences(outcome(ip="10.0.0.1", at="never", names=["a"], size=2)) == [
+        "ConfigMap cache: at: 'never', not 'a time'",
+        "ConfigMap cache: names.length: 1, not 2",
+        "ConfigMap cache: size: 2, not 1",
+    ]
+    assert not reference.differences(outcome(at="2027-01-01T00:00:00Z", names=["", ""], size=2), unstable=["size"])
+
+
+def test_items_of_lists_are_told_apart_by_their_type_or_name() -> None:
+    ready, stalled = {"type": "Ready", "status": "True"}, {"type": "Stalled", "status": "False"}
+    reference = Reference(outcome(conditions=[ready, stalled]), outcome(conditions=[ready, stalled]))
+    assert not reference.differences(outcome(conditions=[stalled, ready]))
+    found = reference.differences(outcome(conditions=[ready, stalled | {"status": "True"}]))
+    assert found == ["ConfigMap cache: conditions.[Stalled].status: 'True', not 'False'"]
+
+
+async def test_the_scoreboard_counts_and_refuses() -> None:
+    board = Scoreboard()
+    assert board.lines == []
+    board.require(await sweep(RIGHT, CREATE, BY_NAME["a crash after"]))
+    board.require(await sweep(RIGHT, CREATE, BY_NAME["500"]))
+    with pytest.raises(AssertionError, match="4 of 5 runs passed"):
+        board.require(await sweep(subject(ring.CountsInMemory), CREATE, BY_NAME["a crash after"]))
+    assert board.lines == ["ring/create 14/15", "total 14/15"]

@@ -59,6 +59,15 @@ async def test_what_is_asked_for_is_made_kept_and_deleted_when_it_is_not(harness
     assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
 
 
+async def test_a_budget_of_the_other_kind_takes_the_place_of_what_a_person_set_in_the_first(harness: Harness) -> None:
+    """Kubernetes refuses both at once, and what another owns stays through an apply."""
+    await settled(harness, podDisruptionBudget={"minAvailable": 1})
+    harness.person.merge(DISRUPTION_BUDGET, NAMESPACE, "cache", {"spec": {"minAvailable": 3}})
+    await settled(harness, podDisruptionBudget={"maxUnavailable": 2})
+    spec = harness.person.get(DISRUPTION_BUDGET, NAMESPACE, "cache")["spec"]
+    assert (spec["maxUnavailable"], spec.get("minAvailable")) == (2, None)
+
+
 @pytest.mark.parametrize("kind", ASKED, ids=str)
 async def test_what_a_person_made_under_the_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
     theirs = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}

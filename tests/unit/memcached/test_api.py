@@ -20,7 +20,8 @@ from shared.crd import to_dict, to_yaml
 from shared.kube import Obj
 from shared.plan import Apply
 from shared.spec import InvalidSpec
-from tests.memcached_cases import ACCEPTED, CHANGES, REFUSED, Case
+from tests.cases import Case
+from tests.memcached_cases import ACCEPTED, CHANGES, REFUSED
 from tests.unit.memcached.world import plan
 
 ROOT = Path(__file__).resolve().parents[3]

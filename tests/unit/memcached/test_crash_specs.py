@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from operators.memcached.spec import MemcachedSpec
 from shared.kube import Obj
+from shared.testing.course import Course
 from shared.testing.outcome import HISTORY
 from shared.testing.play import Play, World
 from shared.testing.scenario import Scenario, apply
-from shared.testing.sweep import course_of
 from tests.memcached_scenarios import AUTH, AUTOSCALING, BUDGET, INVALID, MEMCACHED, TLS, given_certificate, given_users
 
 BASE: Obj = {"size": 1}
@@ -48,7 +48,6 @@ FIELDS: dict[str, list[Obj]] = {
     "affinity": [{"affinity": {"podAntiAffinity": {}}}],
     "topologySpread": [{"topologySpread": [{"topologyKey": "zone"}]}],
     "priorityClassName": [{"priorityClassName": "high"}],
-    "imagePullSecrets": [{"imagePullSecrets": [{"name": "registry"}]}],
 }
 WRONG: tuple[Obj, ...] = (
     INVALID,
@@ -66,7 +65,7 @@ CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for numb
 async def ends_alike(*specs: Obj) -> list[str]:
     """How specs one after the other end differently from the last one alone, a line each."""
     fresh = Scenario(f"{specs[-1]}", (apply(**specs[-1]),), given=SECRETS)
-    reference = (await course_of(MEMCACHED, fresh)).reference
+    reference = (await Course.learn(MEMCACHED, fresh)).reference
     play = Play(World(MEMCACHED))
     await play.go((*SECRETS, *(apply(**spec) for spec in specs)))
     return reference.differences(play.world.outcome, unstable=HISTORY)

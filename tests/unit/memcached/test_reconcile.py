@@ -1,9 +1,11 @@
-"""The whole operator on the in-memory API server: what it writes, when it writes nothing, and that it arrives."""
+"""The whole operator on the in-memory API server: what it writes, when it writes nothing, and that it arrives.
+
+What becomes of it when it is disturbed at any moment is in test_crash.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +16,6 @@ from operators.memcached.__main__ import controller
 from operators.memcached.spec import MemcachedSpec
 from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.options import parse_options
-from shared.testing import Crash, writes
 from shared.testing.harness import NAMESPACE, Harness
 from shared.testing.served import CONFIG_MAP
 from tests.unit.memcached.fleet import secret
@@ -208,89 +209,6 @@ async def test_a_passing_failure_is_no_news_and_a_lasting_one_is(harness: Harnes
     harness.server.faults.clear()
     await harness.settle()
     assert reason(harness.resource("cache")) == "Ready"
-
-
-Scenario = Callable[[Harness], Any]
-
-
-async def create(harness: Harness) -> None:
-    await created(harness)
-
-
-async def scale(harness: Harness) -> None:
-    await created(harness)
-    harness.apply("cache", size=1)
-    await harness.settle()
-
-
-async def change(harness: Harness) -> None:
-    await created(harness)
-    harness.apply("cache", size=2, version="1.6.18", labels={"team": "web"})
-    await harness.settle()
-
-
-def end_state(harness: Harness) -> list[Any]:
-    """Everything but what differs from run to run; pods by number."""
-    volatile = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "observedGeneration"}
-    volatile |= {"lastUpdateTime", "lastTransitionTime"}
-
-    def mask(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: mask(inner) for key, inner in value.items() if key not in volatile}
-        return [mask(inner) for inner in value] if isinstance(value, list) else value
-
-    objects: list[Any] = [mask(obj) for kind in (DEPLOYMENT, SERVICE) for _, obj in harness.server.objects(kind)]
-    status = mask(harness.resource("cache")["status"])
-    for changing in ("nodes", "servers", "conditions"):
-        status.pop(changing)
-    pods = len(harness.server.objects(POD))
-    return [*objects, status, pods, conditions(harness.resource("cache"))]
-
-
-async def undisturbed(scenario: Scenario) -> tuple[list[Any], int]:
-    harness = Harness(CONTROLLER)
-    await scenario(harness)
-    return end_state(harness), len(harness.server.log.writes())
-
-
-SCENARIOS = (create, scale, change)
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-@pytest.mark.parametrize("fault", ["409", "429", "500", "request lost", "answer lost"])
-async def test_every_write_may_fail_once_and_the_end_is_the_same(scenario: Scenario, fault: str) -> None:
-    expected, count = await undisturbed(scenario)
-    for nth in range(count):
-        harness = Harness(CONTROLLER)
-        faults = harness.server.faults
-        if fault == "request lost":
-            faults.lose_request(skip=nth)
-        elif fault == "answer lost":
-            faults.lose_answer(skip=nth)
-        else:
-            faults.answer(int(fault), skip=nth)
-        await scenario(harness)
-        assert not faults.pending, "the fault struck"
-        assert end_state(harness) == expected, f"{fault} at write {nth + 1} of {count}"
-        assert len(harness.server.log.writes("Deployment")) <= 4
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_the_operator_may_die_at_every_write_and_the_end_is_the_same(scenario: Scenario, after: bool) -> None:
-    expected, count = await undisturbed(scenario)
-    for nth in range(1, count + 1):
-        harness = Harness(CONTROLLER)
-        faults = harness.server.faults
-        (faults.crash_after if after else faults.crash_before)(nth, when=writes)
-        reborn = harness
-        try:
-            await scenario(harness)
-        except Crash:
-            reborn = harness.restart()
-            await reborn.settle()
-            await scenario(reborn)
-        assert end_state(reborn) == expected, f"crash at write {nth} of {count}"
 
 
 async def test_a_view_older_than_its_own_deletion_deletes_and_makes_nothing_again(harness: Harness) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from operators.memcached.api import ADMISSION, API, Memcached
 from shared.kube import Obj
-from tests.memcached_cases import ACCEPTED, REFUSED, Case
+from tests.cases import Case
+from tests.memcached_cases import ACCEPTED, REFUSED
 
 
 def obj(name: str = "cache", **spec: Any) -> Obj:

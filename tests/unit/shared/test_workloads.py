@@ -1,4 +1,4 @@
-"""The simulated Deployment controller and kubelet move as a cluster's do."""
+"""The simulated controllers of Deployments and StatefulSets, and the kubelet, move as a cluster's do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kube import DEPLOYMENT, POD, Obj
+from shared.kube import DEPLOYMENT, POD, STATEFUL_SET, Obj
 from shared.testing import ApiServer, Workloads
-from tests.apiserver_scenarios import deployment
+from tests.apiserver_scenarios import deployment, stateful_set
 
 
 @pytest.fixture
@@ -122,3 +122,65 @@ def test_a_killed_pod_is_replaced_under_another_name_and_address(server: ApiServ
     [after] = pods(server)
     assert after["metadata"]["name"] != before["metadata"]["name"]
     assert after["status"]["podIP"] != before["status"]["podIP"]
+
+
+def make_set(server: ApiServer, replicas: int, image: str = "image:1", **spec: object) -> None:
+    obj = stateful_set(replicas=replicas, **spec)
+    obj["metadata"]["namespace"] = "cache"
+    obj["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    server.actor("operator").apply(STATEFUL_SET, obj, force=True)
+
+
+def test_a_stateful_sets_pods_have_names_that_stay(server: ApiServer) -> None:
+    make_set(server, 3)
+    workloads = Workloads(server)
+    workloads.settle()
+    assert not workloads.step(), "at rest nothing moves"
+    assert [pod["metadata"]["name"] for pod in pods(server)] == ["it-0", "it-1", "it-2"]
+    before = pods(server)[1]
+    server.actor("person").delete(POD, "cache", "it-1")
+    workloads.settle()
+    after = pods(server)[1]
+    assert after["metadata"]["name"] == "it-1"
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["status"]["podIP"] != before["status"]["podIP"]
+    make_set(server, 1)
+    workloads.settle()
+    assert [pod["metadata"]["name"] for pod in pods(server)] == ["it-0"]
+    counted = server.actor("person").get(STATEFUL_SET, "cache", "it")["status"]
+    assert (counted["replicas"], counted["readyReplicas"], counted["updatedReplicas"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("policy", ["Parallel", "OrderedReady"])
+def test_a_stateful_set_starts_its_pods_together_or_one_after_the_other(server: ApiServer, policy: str) -> None:
+    make_set(server, 3, podManagementPolicy=policy)
+    workloads = Workloads(server, trouble=lambda _: "Unready")
+    workloads.settle()
+    assert len(pods(server)) == (3 if policy == "Parallel" else 1)
+
+
+def test_a_stateful_set_replaces_one_pod_at_a_time_from_the_highest(server: ApiServer) -> None:
+    make_set(server, 3)
+    workloads = Workloads(server)
+    workloads.settle()
+    make_set(server, 3, "image:2")
+    order = []
+    while workloads.step():
+        there = pods(server)
+        assert sum(map(ready, there)) >= 2
+        new = [pod["metadata"]["name"] for pod in there if pod["spec"]["containers"][0]["image"] == "image:2"]
+        order += [name for name in new if name not in order]
+    assert order == ["it-2", "it-1", "it-0"]
+
+
+def test_a_stateful_sets_rollout_that_fails_stops_and_goes_on_once_mended(server: ApiServer) -> None:
+    make_set(server, 3)
+    workloads = Workloads(server)
+    workloads.settle()
+    make_set(server, 3, "image:broken")
+    workloads.trouble = lambda pod: "ImagePullBackOff" if "broken" in pod["spec"]["containers"][0]["image"] else ""
+    workloads.settle()
+    assert [ready(pod) for pod in pods(server)] == [True, True, False]
+    make_set(server, 3, "image:2")
+    workloads.settle()
+    assert [pod["spec"]["containers"][0]["image"] for pod in pods(server)] == ["image:2"] * 3

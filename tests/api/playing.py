@@ -1,0 +1,205 @@
+"""Plays the crash harness's scenarios on a real API server, with the operator as it is started and ended."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import REGISTRY
+
+from e2e.cluster.controlplane import ControlPlane
+from shared import status
+from shared.kube import KubeError
+from shared.testing import garbage
+from shared.testing.faults import Faults, writes
+from shared.testing.outcome import HISTORY, Done, Named, Outcome, Reference
+from shared.testing.scenario import Scenario, Stage, Step
+from shared.testing.sweep import Failure, Oracle, Sweep
+from tests.api.running import NAME, Asked, Operator
+from tests.api.world import MEMCACHED, World
+
+QUIET = 0.4
+"""Seconds without a request or a move after which all rest: news and a first retry come sooner."""
+
+PATIENCE = 20.0
+"""Seconds within which a run must end as the undisturbed one."""
+
+AT_ONCE = 6
+"""Runs at a time: most of each is waiting."""
+
+UNSTABLE = (*HISTORY, "currentRevision", "updateRevision")
+
+Script = Callable[[Faults, int], None]
+
+
+def counts(method: str, path: str) -> bool:
+    """Writes of reconciles: those of events come when they come."""
+    return writes(method, path) and "/events" not in path
+
+
+SCRIPTS: dict[str, Script] = {
+    "a crash after": lambda faults, nth: faults.crash_after(nth + 1, when=counts),
+    "an answer lost": lambda faults, nth: faults.lose_answer(skip=nth, when=counts),
+    "a crash before": lambda faults, nth: faults.crash_before(nth + 1, when=counts),
+    "409": lambda faults, nth: faults.answer(409, skip=nth, when=counts),
+    "429": lambda faults, nth: faults.answer(429, skip=nth, when=counts, retry_after=0.1),
+    "500": lambda faults, nth: faults.answer(500, skip=nth, when=counts),
+}
+
+
+class Run:
+    """One run in a namespace of its own."""
+
+    def __init__(self, plane: ControlPlane, *, seed: int = 0) -> None:
+        self.world = World(plane, made=1000 * seed)
+        self.operator = Operator(plane.kubeconfig, self.world.namespace)
+        self.operator.start()
+        self._here = True
+
+    @property
+    def wrote(self) -> list[Asked]:
+        return [asked for asked in self.operator.wire.writes if counts(asked.method, asked.path)]
+
+    @property
+    def outcome(self) -> Outcome:
+        done: Counter[Done] = Counter()
+        for asked in self.wrote:
+            *_, plural, name = asked.path.split("/")
+            if asked.status == 201:
+                done[Done("created", Named(plural, name), own=True)] += 1
+            elif asked.method == "DELETE" and asked.status == 200:
+                done[Done("deleted", Named(plural, name), own=True)] += 1
+        return Outcome(tuple(self.world.server.objects()), done)
+
+    def go(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            if self._be_here(not step.absent) and not step.absent:
+                self.rest()
+            workloads = self.world.workloads
+            assert workloads is not None
+            stage = Stage(MEMCACHED, self.world.namespace, self.world.person, workloads, self.operator.fleet)
+            step.act(stage)
+            if step.untold and self._here:
+                self.operator.restart()  # it looks at everything again
+            if step.turns is None:
+                self.rest()
+        if self._be_here(True):
+            self.rest()
+
+    def rest(self) -> None:
+        """Wait until nobody does anything any more; an operator that a fault has ended starts again."""
+        since, before = time.monotonic(), -1
+        while time.monotonic() - since < QUIET:
+            if self.operator.crashed:
+                self.operator.revive()
+            moves = self._move()
+            now = len(self.operator.wire.asked)
+            if moves or now != before or not self._told():
+                since, before = time.monotonic(), now
+            time.sleep(0.08)
+
+    def eventually(self, differs: Callable[[], list[str]]) -> list[str]:
+        """What differs in the end, after it had its time."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := differs()) and time.monotonic() < deadline:
+            self.rest()
+        return found
+
+    def close(self) -> None:
+        self.operator.stop()
+        self.world.close()
+
+    def _be_here(self, wanted: bool) -> bool:
+        """Let there be an operator, or none; returns whether that is new."""
+        if wanted == self._here:
+            return False
+        self._here = wanted
+        (self.operator.start if wanted else self.operator.stop)()
+        return True
+
+    def _move(self) -> int:
+        assert self.world.workloads is not None
+        try:
+            return self.world.workloads.settle() or garbage.collect(self.world.server)
+        except KubeError:
+            return 1  # somebody was faster; it is looked at again
+
+    def _told(self) -> bool:
+        """Whether every status tells of the newest spec."""
+        return not self._here or all(map(status.is_current, self.world.listed(MEMCACHED)))
+
+
+@dataclass(frozen=True)
+class LiveCourse:
+    """How a scenario goes on the real API server if nothing goes wrong.
+
+    Attributes:
+        writes: what the operator wrote during the steps, in order.
+    """
+
+    plane: ControlPlane
+    scenario: Scenario
+    reference: Reference
+    writes: tuple[Asked, ...]
+
+    @classmethod
+    def learn(cls, plane: ControlPlane, scenario: Scenario) -> LiveCourse:
+        with ThreadPoolExecutor(2) as pool:
+            (one, asked), (other, _) = pool.map(lambda seed: _undisturbed(plane, scenario, seed), (0, 1))
+        return cls(plane, scenario, Reference(one, other), tuple(asked))
+
+    def sweep(self, disturbance: str) -> Sweep:
+        """Play it with the fault on each write."""
+        done = Sweep(f"memcached/{self.scenario} (API server)")
+        before = _panics()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for failures in pool.map(partial(self._disturbed, disturbance), range(len(self.writes))):
+                if failures is not None:
+                    done.runs += 1
+                    done.failures += failures
+        if _panics() > before:
+            done.failures.append(Failure(f"{done.name}, {disturbance}", Oracle.DEFECT, ("the log tells of it",)))
+        return done
+
+    def _disturbed(self, disturbance: str, nth: int) -> list[Failure] | None:
+        """What did not hold of a run; None if it had fewer writes: how many statuses there are is a matter of time."""
+        asked = self.writes[nth]
+        name = f"{self.scenario}, {disturbance} {nth + 1} of {len(self.writes)} ({asked.method} {asked.path})"
+        run = Run(self.plane, seed=2 + nth)
+        try:
+            run.go(self.scenario.given)
+            SCRIPTS[disturbance](run.operator.wire.faults, nth)
+            run.go(self.scenario.steps)
+            said = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=UNSTABLE))}
+            said[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
+            written = len(run.wrote)
+            run.operator.restart()
+            run.rest()
+            said[Oracle.STILL] = [f"{asked.method} {asked.path}" for asked in run.wrote[written:]]
+            if run.operator.wire.faults.pending:
+                return None
+            return [Failure(name, oracle, tuple(lines)) for oracle, lines in said.items() if lines]
+        finally:
+            run.close()
+
+
+def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int) -> tuple[Outcome, list[Asked]]:
+    """How it ends, and what was written on the way."""
+    run = Run(plane, seed=seed)
+    try:
+        run.go(scenario.given)
+        begins = len(run.wrote)
+        run.go(scenario.steps)
+        reasons = {status.condition(found, status.READY).get("reason") for found in run.world.listed(MEMCACHED)}
+        assert reasons == ({scenario.ends} if scenario.ends else set()), f"{scenario} ends with {reasons}"
+        return run.outcome, run.wrote[begins:]
+    finally:
+        run.close()
+
+
+def _panics() -> float:
+    return REGISTRY.get_sample_value("controller_runtime_reconcile_panics_total", {"controller": NAME}) or 0.0

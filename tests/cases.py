@@ -1,0 +1,48 @@
+"""Specs that a CRD takes or refuses, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """A spec, and what is said of it.
+
+    Attributes:
+        name: what it shows.
+        spec: the spec; size 1 unless it says otherwise.
+        says: words that the API server's refusal holds.
+        advises: words that the operator's own refusal holds; empty where only the API server refuses.
+        resource: the resource's name.
+    """
+
+    name: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    says: str = ""
+    advises: str = ""
+    resource: str = "cache"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def whole_spec(self) -> dict[str, Any]:
+        return {key: value for key, value in ({"size": 1} | self.spec).items() if value is not ...}
+
+
+def at_least(path: str, value: int, least: int, **beside: Any) -> Case:
+    """A number at a path that is too small; `beside` is what must be given with it."""
+    words = f"spec.{path} in body should be greater than or equal to {least}"
+    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too small; give at least {least}")
+
+
+def at_most(path: str, value: int, most: int, **beside: Any) -> Case:
+    words = f"spec.{path} in body should be less than or equal to {most}"
+    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too large; give at most {most}")
+
+
+def _at(path: str, value: int, beside: dict[str, Any]) -> dict[str, Any]:
+    outer, _, inner = path.partition(".")
+    return {outer: {**beside, inner: value}} if inner else {outer: value}
