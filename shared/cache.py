@@ -11,7 +11,7 @@ So each read gives an object of the reader's own.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from shared import metrics
@@ -59,6 +59,7 @@ class Cache:
         self._kept: dict[Kind, dict[_Place, _Kept]] = {kind: {} for kind in self.kinds}
         self._places: dict[Kind, dict[Key, set[_Place]]] = {kind: {} for kind in self.kinds}
         self._graves: dict[tuple[Kind, _Place], int] = {}
+        self._held: dict[tuple[Kind, _Place], set[Key]] = {}  # by what is being written: whom its events concern
         for kind, kept in self._kept.items():
             metrics.CACHED_OBJECTS.labels(kind=kind.name).set_function(kept.__len__)
 
@@ -82,7 +83,12 @@ class Cache:
 
     def seen(self, kind: Kind, obj: Obj) -> None:
         """Enter what a watch reported; tells `changed` if it was news."""
-        self._report(self.put(kind, obj))
+        concerned = self.put(kind, obj)
+        held = self._held.get((kind, _place(obj)))
+        if held is None:
+            self._report(concerned)
+        else:
+            held |= concerned
 
     def gone(self, kind: Kind, obj: Obj) -> None:
         """Enter a deletion that a watch reported; `obj` is the object's last state."""
@@ -104,6 +110,24 @@ class Cache:
             self._places[kind].setdefault(key, set()).add(place)
             concerned.add(key)
         return concerned
+
+    async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
+        """Wait for the answer to a write of our own, and enter it.
+
+        Its echo may overtake it. That is no news then, unless it tells of something newer still.
+        """
+        place = _Place(namespace, name)
+        held = self._held[kind, place] = set()
+        try:
+            answer = await write
+            kept = self._kept[kind].get(place)
+            if kept is None or kept.version <= resource_version(answer):
+                held.clear()
+            self.put(kind, answer)
+        finally:
+            del self._held[kind, place]
+            self._report(held)
+        return answer
 
     def drop(self, kind: Kind, obj: Obj) -> set[Key]:
         """Enter that an object is gone as of its resourceVersion; nothing happens if a newer one is known."""

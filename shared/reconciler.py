@@ -193,7 +193,7 @@ class Reconciler(Generic[Resource, Observed]):
         namespace, name = desired["metadata"]["namespace"], desired["metadata"]["name"]
         observed = self._cache.get(kind, namespace, name)
         if observed is None:
-            applied = await self._create(kind, desired)
+            applied = await self._cache.written(kind, namespace, name, self._create(kind, desired))
             log.info("%s: created %s %s", _key(resource), kind, name)
             self._tell_restored(resource, f"{kind} {name} was missing; made again.")
         else:
@@ -203,14 +203,14 @@ class Reconciler(Generic[Resource, Observed]):
             paths = fields.difference(desired, observed, self._kube.manager)
             if not paths:
                 return False
-            applied = await self._kube.apply(kind, _pinned(desired, uid=observed["metadata"]["uid"]))
+            pinned = _pinned(desired, uid=observed["metadata"]["uid"])
+            applied = await self._cache.written(kind, namespace, name, self._kube.apply(kind, pinned))
             if kube.resource_version(applied) == kube.resource_version(observed):
                 log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
                 return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
             differed = f"{kind} {name} differed from what this resource asks for"
             self._tell_restored(resource, f"{differed}; put back: {', '.join(paths)}.")
-        self._cache.put(kind, applied)
         return True
 
     async def _create(self, kind: Kind, desired: Obj) -> Obj:
@@ -251,12 +251,12 @@ class Reconciler(Generic[Resource, Observed]):
         metadata = resource["metadata"]
         # What the status tells of is this very version: not a later spec, nor a later resource of the same name.
         patch["metadata"] = {"resourceVersion": metadata["resourceVersion"]}
-        kind = self._controller.kind
+        kind, namespace, name = self._controller.kind, metadata["namespace"], metadata["name"]
         try:
-            written = await self._kube.merge(kind, metadata["namespace"], metadata["name"], patch, subresource="status")
+            write = self._kube.merge(kind, namespace, name, patch, subresource="status")
+            await self._cache.written(kind, namespace, name, write)
         except kube.NotFound:
             return
-        self._cache.put(kind, written)
         if status.condition(resource, status.READY).get("reason") != verdict.reason:
             log.info("%s: %s: %s", _key(resource), verdict.reason, verdict.message)
             self._recorder.record(Event.about(resource, verdict.reason, verdict.message, warning=verdict.warning))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +30,9 @@ from shared.queue import Key
 from shared.reconciler import Controller
 
 log = logging.getLogger(__name__)
+
+FAREWELL = 2.0
+"""Seconds that kopf's tasks get to end."""
 
 PAGE = 500
 """Objects that are listed at once: more would take memory for a moment, and keep it."""
@@ -105,8 +108,10 @@ class Watch:
         Args:
             begun: called once kopf has set its handlers of signals, so that the process can set its own: kopf would
                 end every task there is, and at once.
+
+        Raises:
+            KubeError: kopf ended by itself.
         """
-        others = asyncio.all_tasks()
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
             settings=self._settings(),
@@ -114,7 +119,14 @@ class Watch:
             namespaces=self._namespaces,
         )
         begun()
-        await kopf.run_tasks(tasks, ignored=others)
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:  # not by kopf.run_tasks: it may wait for ever, and it ends what is not kopf's
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=FAREWELL)
+        why = next((error for task in ended if not task.cancelled() and (error := task.exception())), None)
+        raise KubeError(f"watching ended: {_cause(why) or 'kopf stopped'}. The operator ends, to be started again.")
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -134,6 +146,7 @@ class Watch:
         settings.watching.server_timeout = 300
         settings.watching.chunk_size = PAGE
         settings.networking.request_timeout = 30
+        settings.networking.error_backoffs = _Patience()
         for kind in self._controller.owns:
             settings.watching.label_selectors[kind.group, kind.plural] = self._controller.labels_of(kind)
         return settings
@@ -187,6 +200,25 @@ class Watch:
     def _tell(self, keys: set[Key]) -> None:
         for key in keys:
             self._changed(key)
+
+
+class _Patience:
+    """Seconds between tries of a request that got no answer or was forbidden, for ever.
+
+    By its own measure kopf gives up after a minute, and then neither ends nor watches.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (0.5, 1, 2, 5)
+        while True:
+            yield 10.0
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    """What began an error: kopf wraps what goes wrong inside its tasks."""
+    while error is not None and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _nothing_is_left(**_: Any) -> None:

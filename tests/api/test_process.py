@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from shared import profiling
 from shared.kube import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
+from tests.api.conftest import Kubectl
 from tests.api.replicas import Replica, answer, wait
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World
@@ -98,6 +100,27 @@ def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) ->
         assert time.monotonic() - started < 5
         assert running.returncode == 0, said
         assert "Traceback" not in said
+
+
+def test_a_right_to_watch_that_comes_late_is_taken_up(
+    plane: ControlPlane, world: World, kube: Kubectl, tmp_path: Path
+) -> None:
+    """In an upgrade a pod may be quicker than the roles it needs."""
+    rules = yaml.safe_load((REPOSITORY / "charts/memcached-operator/files/rules.yaml").read_text())
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "operator"}}
+    some = [rule for rule in rules if rule["resources"] != ["poddisruptionbudgets"]]
+    kube("create", "serviceaccount", "operator")
+    kube("apply", "--filename=-", stdin=yaml.safe_dump(role | {"rules": some}))
+    kube("create", "rolebinding", "operator", "--role=operator", f"--serviceaccount={world.namespace}:operator")
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": kube("create", "token", "operator").strip()}
+    limited = tmp_path / "kubeconfig"
+    limited.write_text(yaml.safe_dump(config))
+    probes, _, flags = addresses()
+    with process(f"--kubeconfig={limited}", f"--watch-namespace={world.namespace}", *flags):
+        wait(lambda: "poddisruptionbudgets" in answer(f"{probes}/readyz")[1])
+        kube("apply", "--filename=-", stdin=yaml.safe_dump(role | {"rules": rules}))
+        wait(lambda: answer(f"{probes}/readyz") == (200, "ok"))
 
 
 def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:

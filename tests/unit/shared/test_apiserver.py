@@ -226,6 +226,29 @@ async def test_the_log_tells_what_was_asked_and_what_it_changed(server: ApiServe
     assert server.log.silent
 
 
+async def test_the_log_tells_which_writes_say_the_object_they_mean(server: ApiServer, kube: Kube) -> None:
+    made = await kube.apply(CONFIG_MAP, placed(config_map({})))
+    uid = made["metadata"]["uid"]
+    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"}, uid=uid)))
+    await kube.merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
+    await kube.delete(CONFIG_MAP, "cache", "it", uid=uid)
+    assert [write.pinned for write in server.log.writes()] == [False, True, False, True]
+
+
+def test_a_fork_keeps_what_there_is_and_what_there_was_and_goes_its_own_way(server: ApiServer) -> None:
+    person = server.actor("person")
+    person.create(CONFIG_MAP, placed(config_map({"a": "1"})))
+    seen: list[Obj] = []
+    server.subscribe(seen.append)
+    fork = server.fork(clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    fork.actor("kubectl").merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
+    fork.actor("kubectl").create(CONFIG_MAP, placed(config_map({}), name="other"))
+    assert person.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
+    assert [event["type"] for _, event in fork.watches.history] == ["ADDED", "MODIFIED", "ADDED"]
+    assert fork.objects(CONFIG_MAP)[1][1]["metadata"]["creationTimestamp"] == "2030-01-01T00:00:00Z"
+    assert (len(server.objects(CONFIG_MAP)), len(server.watches.history), seen) == (1, 1, [])
+
+
 async def test_an_error_answer_changes_nothing(server: ApiServer, kube: Kube) -> None:
     server.faults.answer(429, retry_after=7.0)
     with pytest.raises(Unavailable) as caught:
