@@ -244,13 +244,13 @@ class SignsItsWork(RingOperator):
 
 @dataclass
 class CountsItsWork(RingOperator):
-    """Reports how often it has looked."""
+    """Writes down how often it has looked."""
 
     looks: int = 0
 
-    def status(self, ring: Ring, seen: Seen) -> Obj:
+    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
         self.looks += 1
-        return super().status(ring, seen) | {"looks": self.looks}
+        return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name) | {"data": {"looks": str(self.looks)}}))
 
 
 @dataclass
