@@ -20,7 +20,7 @@ export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long lint format manifests \
+.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench lint format manifests \
         charts lock install uninstall run docker-build docker-push deploy undeploy .venv
 
 help: ## This list
@@ -82,6 +82,9 @@ test-long: .venv ## Every end-to-end test, the long ones too, and every crash sc
 	@$(PYTEST) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> end-to-end tests, the long ones too"
 	$(call E2E,--timeout 3600)
+
+bench: .venv ## How fast and how small, against the bare API in the same run; slow is no failure (ARGS=--quick)
+	@$(PYTHON) -m e2e.bench $(ARGS)
 
 lint: .venv charts ## Style, types, layers, charts, and that generated files are as generated
 	@echo "==> lint"

@@ -6,24 +6,30 @@ are not used, and its `ApiClient` is passed by: at each request it looks for pro
 
 from __future__ import annotations
 
+import shared.lean  # noqa: F401
+
+# isort: split
+import asyncio
 import json
 import time
+from asyncio.sslproto import SSLProtocol
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config
-from kubernetes.aio.client import Configuration
+from kubernetes.aio.client import Configuration as Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from shared import metrics
-from shared.kube import SERVICE_ACCOUNT, KubeError, Request, Response, Unavailable
+from shared.kube import SERVICE_ACCOUNT, KubeError, Request, Response, Transport, Unavailable
 
 AGENT = "platform-operators"
 
-CONNECTIONS = 32
-"""Requests under way at most: more make no API server faster, and each connection holds a quarter of a MiB."""
+CONNECTIONS = 48
+BURST = 32
+"""Requests under way at most, and those of the workers among them: a Lease's renewal does not stand in line."""
 
 REQUEST_TIMEOUT = 30.0
 """Seconds until a request that got no answer counts as failed."""
@@ -32,6 +38,8 @@ TOKEN_AGE = 300.0
 """Seconds after which credentials of a kubeconfig are read anew."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
+
+SSLProtocol.max_size = 64 * 1024  # each connection holds a buffer of that size; asyncio's own 256 KiB are for downloads
 
 
 class HttpTransport:
@@ -59,6 +67,22 @@ class HttpTransport:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+class Bounded:
+    """A transport for those who come in crowds: the rest wait here, so that others find a connection.
+
+    Args:
+        requests: under way at most.
+    """
+
+    def __init__(self, transport: Transport, requests: int = BURST) -> None:
+        self._transport = transport
+        self._places = asyncio.Semaphore(requests)
+
+    async def request(self, request: Request) -> Response:
+        async with self._places:
+            return await self._transport.request(request)
 
 
 def open_session(

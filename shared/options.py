@@ -165,7 +165,7 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
     )
     flag("--kubeconfig", "", "kubeconfig file; none means the pod's service account, else ~/.kube/config")
     flag("--resync", "600", "seconds between full re-reads", type=_seconds)
-    flag("--workers", "16", "resources handled at once", type=_count)
+    flag("--workers", "512", "resources handled at once", type=_count)
     switch("--install-crds", "apply the operator's own CRDs at start")
 
     switch("--leader-elect", "one replica works and the others stand by")

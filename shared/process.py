@@ -16,11 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from aiohttp import web
-from kubernetes.aio.client import Configuration
 
 from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, tracing
 from shared.certificates import Certificates, certificates_of
-from shared.connection import HttpTransport, load_configuration
+from shared.connection import Bounded, Configuration, HttpTransport, load_configuration
 from shared.events import Recorder
 from shared.kube import Kube, KubeError, Transport
 from shared.leadership import Fence, Leadership, Term, Times, unopposed
@@ -127,7 +126,7 @@ class Process:
             self._term, transport = leadership.term, Fence(transport, leadership)
         self._reconciler = Reconciler(
             self._controller,
-            kube=Kube(transport, manager=options.operator_name),
+            kube=Kube(Bounded(transport), manager=options.operator_name),
             cache=self._cache,
             queue=self._queue,
             recorder=self._recorder,

@@ -20,11 +20,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import kopf
 from aiohttp.connector import Connection
-from kubernetes.aio.client import Configuration
 from yarl import URL
 
 from shared.cache import Cache, Relist
-from shared.connection import authorization, open_session
+from shared.connection import Configuration, authorization, open_session
 from shared.kube import Kind, Kube, KubeError, Obj, complete
 from shared.queue import Key
 from shared.reconciler import Controller

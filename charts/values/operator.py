@@ -212,7 +212,7 @@ class Operator(Values):
         [], description="Namespaces to serve; empty: all. Where some are listed, the operator's rights end at them."
     )
     resync: Seconds = Field(600, description="Seconds between full re-reads, the net under what watches might miss.")
-    workers: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Resources handled at once.")
+    workers: Annotated[int, Field(ge=1, le=1000)] = Field(512, description="Resources handled at once.")
     create_timeout: Seconds = Field(600, description="Seconds after which a creation that does not end is reported.")
     upgrade_timeout: Seconds = Field(1800, description="Seconds after which a change that does not end is reported.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

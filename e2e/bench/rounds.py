@@ -18,6 +18,7 @@ from e2e.bench.subject import USER, Subject
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from operators.memcached.api import API
+from shared.connection import BURST
 from shared.crd import to_dict
 from shared.kube import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
 
@@ -173,8 +174,8 @@ def take_account(
 def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lambda _: None) -> Race:
     """Resources created at once, all the operator's work on them, and the same writes by a bare client.
 
-    The bare client has as many connections as the operator has workers. Both are timed from the first write to the
-    last answer, the operator by the API server's own clock.
+    The bare client sends as many requests at once as the operator's workers do. Both are timed from the first write to
+    the last answer, the operator by the API server's own clock: how fast the resources are created counts for neither.
 
     Raises:
         ClusterError: the operator did not do its work, or a write was refused.
@@ -182,25 +183,22 @@ def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lamb
     wanted = names(size)
     with Server.fresh() as server, Subject.running(server.plane, server.directory, workers) as subject:
         cpu = subject.cpu()
-        workers = subject.workers()
         asyncio.run(server.create(wanted))
         writes = [call for call in _until_done(server, wanted, advance) if call.is_write]
         queue_p99 = quantile(subject.queue_wait(), 0.99)
         cpu = subject.cpu() - cpu
     operator = max(call.ended for call in writes) - min(call.began for call in writes)
     with Server.fresh() as server:
-        bare, count = asyncio.run(_bare(server, wanted, recorded, workers, advance))
+        bare, count = asyncio.run(_bare(server, wanted, recorded, advance))
     return Race(size, count, operator, bare, queue_p99, cpu)
 
 
-async def _bare(
-    server: Server, wanted: list[str], recorded: Recorded, connections: int, advance: Advance
-) -> tuple[float, int]:
+async def _bare(server: Server, wanted: list[str], recorded: Recorded, advance: Advance) -> tuple[float, int]:
     now = await server.create(wanted)
     uids = {recorded.uids[name]: uid for name, uid in now.items()}
     requests = [replay(write, uids) for write in recorded.of(set(wanted))]
     user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # whose requests are written down, too
-    async with Bare.of(server.plane, connections, user) as client:
+    async with Bare.of(server.plane, BURST, user) as client:
         took, _ = await client.send(requests, advance)
     undone = await server.undone(wanted)
     if undone:

@@ -71,12 +71,6 @@ class Subject:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
-    def workers(self) -> int:
-        """How many resources it handles at once."""
-        found = re.search(r"^controller_runtime_max_concurrent_reconciles\{.*\} (\S+)$", self._scrape(), re.MULTILINE)
-        assert found, "no such metric"
-        return int(float(found[1]))
-
     def queue_wait(self) -> Buckets:
         """How long resources have waited for a worker: by a bound in seconds, how many waited no longer."""
         return {float(bound): float(count) for bound, count in QUEUE_WAIT.findall(self._scrape())}

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
 import time
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from e2e.cluster.pki import Authority
+from e2e.scenarios.clients import Access, Names, tls_client, tls_secret
 from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.memcached import Memcached, conditions, manifest, uids
 from e2e.scenarios.operator import PODS, Operator
+
+SAMPLES = ROOT / "samples" / "memcached"
 
 
 def test_the_seed_serves_through_every_address_of_its_status(kubectl: Kubectl) -> None:
@@ -139,14 +146,27 @@ def test_get_and_describe_tell_the_story(kubectl: Kubectl) -> None:
         assert word in story
 
 
-@pytest.mark.parametrize("sample", sorted((ROOT / "samples/memcached").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, sample: object) -> None:
-    kubectl("apply", "-f", str(sample))
+@pytest.mark.parametrize("name", [path.stem for path in sorted(SAMPLES.glob("*.yaml"))])
+def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name: str, tmp_path: Path) -> None:
+    sample = str(SAMPLES / f"{name}.yaml")
+    kubectl("apply", "-f", sample)
     [resource] = kubectl.items("memcached")
-    cache = Memcached(kubectl, resource["metadata"]["name"])
+    cache = Memcached(kubectl, resource["metadata"]["name"], brought(kubectl, resource, tmp_path))
     cache.await_ready(resource["spec"]["size"])
     assert cache.serves() == resource["spec"]["size"]
-    assert kubectl("diff", "-f", str(sample)) == ""
+    assert kubectl("diff", "-f", sample) == ""
+
+
+def brought(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
+    """What clients of a sample bring; the certificate that it waits for is made."""
+    if "tls" not in resource["spec"]:
+        return None
+    authority, name = Authority(directory), resource["metadata"]["name"]
+    pair = authority.issue("server", name, hosts=[f"*.{name}.{kubectl.namespace}.svc"])
+    kubectl.apply(tls_secret(resource["spec"]["tls"]["secretName"], authority, pair))
+    users = kubectl.get("secret", resource["spec"]["auth"]["secretName"])["data"]["users"]
+    user, _, password = base64.b64decode(users).decode().splitlines()[0].partition(":")
+    return Access((user, password), tls_client(authority, authority.issue("client", "client")), Names(kubectl))
 
 
 def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, operator: Operator) -> None:

@@ -47,6 +47,7 @@ def make(kubectl: Kubectl, *arguments: str) -> None:
     run(["make", *arguments], kubectl.environment)
 
 
+@pytest.mark.long
 def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
     kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
@@ -120,6 +121,7 @@ def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_ta
     assert servers < uids(kubectl)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("release")
 def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, operator: Operator, helm: Helm) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)

@@ -24,8 +24,9 @@ OUTAGE = 40
 """Turns that a watch is broken at most."""
 
 
-async def _nothing(*_: object) -> None:
+async def _nothing(*_: object) -> bool:
     """What happens if nobody says more."""
+    return False
 
 
 class World:
@@ -97,15 +98,15 @@ class Play:
         operator: the operator's process; None while there is none.
         lags: whether it hears of news only when it has nothing else to do.
         on_crash: what happens once the process is gone and the next one has begun.
-        after_step: what happens when the world rests after a step; then it comes to rest again.
+        after_step: what happens when the world rests after a step; returns whether it must come to rest again.
         contended: whether an operator with a broken watch wrote against somebody until its watch came back.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.operator: Harness | None = None
-        self.on_crash: Callable[[Crash], Awaitable[None]] = _nothing
-        self.after_step: Callable[[], Awaitable[None]] = _nothing
+        self.on_crash: Callable[[Crash], Awaitable[object]] = _nothing
+        self.after_step: Callable[[], Awaitable[bool]] = _nothing
         self.contended = False
         self._lags = False
         self._kind = world.subject.controller(world.database).kind
@@ -160,8 +161,8 @@ class Play:
             self.look_again()
         if step.turns is None:
             await self.settle()
-            await self.after_step()
-            await self.settle()
+            if await self.after_step():
+                await self.settle()
         else:
             await self._turn(step.turns)
 

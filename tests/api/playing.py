@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from prometheus_client import REGISTRY
-
 from e2e.cluster.controlplane import ControlPlane
 from shared import status
 from shared.kube import KubeError
@@ -18,8 +16,8 @@ from shared.testing import garbage
 from shared.testing.faults import Faults, writes
 from shared.testing.outcome import HISTORY, Done, Named, Outcome, Reference
 from shared.testing.scenario import Scenario, Stage, Step
-from shared.testing.sweep import Failure, Oracle, Sweep
-from tests.api.running import NAME, Asked, Operator
+from shared.testing.sweep import Failure, Oracle, Sweep, panics
+from tests.api.running import Asked, Operator
 from tests.api.world import MEMCACHED, World
 
 QUIET = 0.4
@@ -162,13 +160,13 @@ class LiveCourse:
     def sweep(self, disturbance: str) -> Sweep:
         """Play it with the fault on each write."""
         done = Sweep(f"memcached/{self.scenario} (API server)")
-        before = _panics()
+        before = panics()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for failures in pool.map(partial(self._disturbed, disturbance), range(len(self.writes))):
                 if failures is not None:
                     done.runs += 1
                     done.failures += failures
-        if _panics() > before:
+        if panics() > before:
             done.failures.append(Failure(f"{done.name}, {disturbance}", Oracle.DEFECT, ("the log tells of it",)))
         return done
 
@@ -204,7 +202,3 @@ def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int) -> tuple[Ou
         return run.outcome, run.wrote[begins:]
     finally:
         run.close()
-
-
-def _panics() -> float:
-    return REGISTRY.get_sample_value("controller_runtime_reconcile_panics_total", {"controller": NAME}) or 0.0

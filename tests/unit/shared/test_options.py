@@ -16,7 +16,7 @@ def test_the_defaults() -> None:
     given = options()
     assert given.operator_name == "memcached-operator"
     assert given.namespaces == ()
-    assert (given.workers, given.resync, given.install_crds) == (16, 600.0, False)
+    assert (given.workers, given.resync, given.install_crds) == (512, 600.0, False)
     assert given.command == "run"
     assert (given.leader_elect, given.lease_duration, given.renew_deadline, given.retry_period) == (False, 15, 10, 1)
     assert (given.create_timeout, given.upgrade_timeout) == (600, 1800)
