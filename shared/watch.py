@@ -166,7 +166,7 @@ class Watch:
                 await super().start(connection)
                 collection = watch._collection(self.url) if self.ok else None
                 if collection and "watch" in self.url.query:
-                    self.content = _Entered(self.content, watch._cache, collection[0])  # type: ignore[assignment]
+                    self.content = Entered(self.content, watch._cache, collection[0])  # type: ignore[assignment]
                 return self
 
             async def json(self, **options: Any) -> Any:
@@ -224,7 +224,7 @@ def _nothing_is_left(**_: Any) -> None:
     """What there is a handler for is watched; the cache has taken all that a handler would be told."""
 
 
-class _Entered:
+class Entered:
     """A watch's stream, whose objects enter a cache as they are read; only bookmarks and errors are read further."""
 
     def __init__(self, content: aiohttp.StreamReader, cache: Cache, kind: Kind) -> None:

@@ -19,8 +19,8 @@ class Race:
     Attributes:
         size: resources that were created at once.
         writes: requests of each.
-        operator: seconds from the operator's first write to the answer of its last.
-        bare: the same of the bare client.
+        operator: seconds from the first creation to the answer to the operator's last write.
+        bare: the same where the bare client writes.
         queue_p99: seconds within which 99 of 100 resources came to a worker.
         cpu: processor seconds that the operator took.
     """
@@ -53,7 +53,7 @@ class Account:
         idle_calls: what it asked meanwhile, as "verb resource"; watches do not count.
     """
 
-    memory: Mapping[int, int]
+    memory: dict[int, int]
     peak: int
     restarted: int
     writes: int

@@ -77,17 +77,17 @@ class Server:
                 asyncio.run(server._serve_our_kind())
                 yield server
 
-    async def create(self, names: Sequence[str], advance: Advance = lambda _: None) -> dict[str, str]:
+    async def create(self, names: Sequence[str]) -> tuple[float, dict[str, str]]:
         """Create resources all at once.
 
         Returns:
-            Their UIDs by name.
+            Seconds that it took, and the resources' UIDs by name.
         """
         path = API.kind.path(NAMESPACE)
         async with Bare.of(self.plane, CREATORS) as client:
-            _, answers = await client.send((Sent("POST", path, _resource(name)) for name in names), advance)
+            took, answers = await client.send([Sent("POST", path, _resource(name)) for name in names])
         made = [json.loads(answer)["metadata"] for answer in answers]
-        return {metadata["name"]: metadata["uid"] for metadata in made}
+        return took, {metadata["name"]: metadata["uid"] for metadata in made}
 
     async def undone(self, names: Sequence[str]) -> list[str]:
         """What an operator should have done and has not, a sentence each."""
@@ -144,7 +144,7 @@ def take_account(
             calls += _until_done(server, [], advance)
             memory[0] = subject.memory()
             for before, count in zip((0, *stages), stages, strict=False):
-                uids |= asyncio.run(server.create(names(count, before)))
+                uids |= asyncio.run(server.create(names(count, before)))[1]
                 calls += _until_done(server, names(count), advance)
                 time.sleep(AT_REST)
                 memory[count] = subject.memory()
@@ -174,8 +174,8 @@ def take_account(
 def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lambda _: None) -> Race:
     """Resources created at once, all the operator's work on them, and the same writes by a bare client.
 
-    The bare client sends as many requests at once as the operator's workers do. Both are timed from the first write to
-    the last answer, the operator by the API server's own clock: how fast the resources are created counts for neither.
+    The bare client sends as many requests at once as the operator's workers do. Both are timed from the first creation
+    to the last write's answer, so that the API server does the same for both; the operator by the server's own clock.
 
     Raises:
         ClusterError: the operator did not do its work, or a write was refused.
@@ -183,27 +183,28 @@ def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lamb
     wanted = names(size)
     with Server.fresh() as server, Subject.running(server.plane, server.directory, workers) as subject:
         cpu = subject.cpu()
+        began = time.time()
         asyncio.run(server.create(wanted))
         writes = [call for call in _until_done(server, wanted, advance) if call.is_write]
         queue_p99 = quantile(subject.queue_wait(), 0.99)
         cpu = subject.cpu() - cpu
-    operator = max(call.ended for call in writes) - min(call.began for call in writes)
+    operator = max(call.ended for call in writes) - began
     with Server.fresh() as server:
         bare, count = asyncio.run(_bare(server, wanted, recorded, advance))
     return Race(size, count, operator, bare, queue_p99, cpu)
 
 
 async def _bare(server: Server, wanted: list[str], recorded: Recorded, advance: Advance) -> tuple[float, int]:
-    now = await server.create(wanted)
+    creating, now = await server.create(wanted)
     uids = {recorded.uids[name]: uid for name, uid in now.items()}
     requests = [replay(write, uids) for write in recorded.of(set(wanted))]
     user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # whose requests are written down, too
     async with Bare.of(server.plane, BURST, user) as client:
-        took, _ = await client.send(requests, advance)
+        writing, _ = await client.send(requests, advance)
     undone = await server.undone(wanted)
     if undone:
         raise ClusterError(f"the bare client's replay is not whole: {'; '.join(undone[:3])}", "look at replay()")
-    return took, len(requests)
+    return creating + writing, len(requests)
 
 
 def _until_done(server: Server, wanted: Sequence[str], advance: Advance) -> list[Call]:

@@ -1,13 +1,15 @@
 """The cache under events that come late, twice, or not at all."""
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cache import Cache
-from shared.kube import POD, Kind, Obj
+from shared.cache import Cache, Relist
+from shared.kube import POD, Kind, Obj, Unavailable
 from shared.ownership import INSTANCE, MANAGED_BY, key_of
 from shared.queue import Key
 
@@ -92,6 +94,89 @@ def test_a_list_heals_missed_deletions_but_spares_what_is_newer(watched: Watched
     assert watched.names() == ["found", "kept", "own-write"]
     assert watched.names(Key("other", "owner")) == ["elsewhere"]
     assert watched.cache.replace(POD, "default", listing) == set()
+
+
+def test_a_list_in_pages_drops_nothing_before_its_last_one(watched: Watched) -> None:
+    watched.cache.put(POD, pod("gone", 1))
+    watched.cache.put(POD, pod("kept", 2))
+    relist = Relist(watched.cache, POD, None)
+    assert relist.take({"metadata": {"resourceVersion": "10", "continue": "more"}, "items": [pod("found", 4)]}) == {
+        OWNER
+    }
+    assert watched.names() == ["found", "gone", "kept"]
+    assert relist.take({"metadata": {"resourceVersion": "10"}, "items": [pod("kept", 2)]}) == {OWNER}
+    assert watched.names() == ["found", "kept"], "what stood on the first page was listed, too"
+
+
+def test_who_changes_what_was_read_changes_nothing_that_is_kept(watched: Watched) -> None:
+    watched.cache.put(POD, pod("p-1", 1))
+    for read in (watched.cache.get(POD, "default", "p-1"), *watched.cache.owned(POD, OWNER)):
+        assert read is not None
+        read["metadata"]["labels"].clear()
+        assert watched.cache.get(POD, "default", "p-1") == pod("p-1", 1)
+
+
+class Write:
+    """A write of ours, under way; `answer` ends it."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._answered: asyncio.Future[Obj] = asyncio.get_running_loop().create_future()
+        self._entering = asyncio.ensure_future(watched.cache.written(POD, "default", "p-1", self._answered))
+
+    async def answer(self, version: int) -> None:
+        self._answered.set_result(pod("p-1", version))
+        await self._entering
+
+    def fail(self) -> Awaitable[Obj]:
+        self._answered.set_exception(Unavailable("no answer"))
+        return self._entering
+
+
+async def under_way(watched: Watched) -> Write:
+    write = Write(watched)
+    await asyncio.sleep(0)
+    return write
+
+
+async def test_an_echo_that_overtakes_its_answer_is_no_news(watched: Watched) -> None:
+    write = await under_way(watched)
+    watched.cache.seen(POD, pod("p-1", 5))
+    assert watched.names() == ["p-1"]
+    await write.answer(5)
+    assert watched.told == []
+
+
+async def test_what_is_newer_than_the_answer_is_told_after_it(watched: Watched) -> None:
+    write = await under_way(watched)
+    watched.cache.seen(POD, pod("p-1", 5))
+    watched.cache.seen(POD, pod("p-1", 6))
+    assert watched.told == [], "it may be the answer's own"
+    await write.answer(5)
+    assert watched.told == [OWNER]
+
+
+async def test_what_was_seen_while_a_write_failed_is_told(watched: Watched) -> None:
+    """Its answer may be all that was lost: then the echo is the only word of it."""
+    write = await under_way(watched)
+    watched.cache.seen(POD, pod("p-1", 5))
+    with pytest.raises(Unavailable):
+        await write.fail()
+    assert watched.told == [OWNER]
+
+
+async def test_a_deletion_is_told_at_once_whatever_is_being_written(watched: Watched) -> None:
+    watched.cache.put(POD, pod("p-1", 5))
+    write = await under_way(watched)
+    watched.cache.gone(POD, pod("p-1", 7))
+    assert watched.told == [OWNER]
+    await write.answer(6)
+    assert watched.names() == []
+
+
+async def test_others_events_do_not_wait_for_a_write(watched: Watched) -> None:
+    await under_way(watched)
+    watched.cache.seen(POD, pod("p-2", 5))
+    assert watched.told == [OWNER]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12), st.randoms(use_true_random=False))

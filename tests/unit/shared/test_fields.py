@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.fields import difference, record_of
+from shared.fields import difference, record_of, trim
 from shared.kube import Obj
 
 MANAGER = "memcached-operator"
@@ -72,3 +72,17 @@ def test_a_quantity_written_otherwise_is_the_same(memory: str | int) -> None:
     sent, observed = copy.deepcopy(APPLIED["Deployment"]["sent"]), APPLIED["Deployment"]["observed"]
     container(sent)["resources"]["limits"]["memory"] = memory
     assert difference(sent, observed, MANAGER) == []
+
+
+def test_what_is_trimmed_differs_no_more_and_no_less(applied: dict[str, Obj]) -> None:
+    sent, observed = applied["sent"], applied["observed"]
+    others = [
+        {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}},
+        {"manager": MANAGER, "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}},
+    ]
+    observed["metadata"]["managedFields"] += others
+    trimmed = trim(observed, MANAGER)
+    assert [entry["operation"] for entry in trimmed["metadata"]["managedFields"]] == ["Apply"]
+    assert record_of(trimmed, MANAGER) == record_of(observed, MANAGER)
+    assert difference(sent, trimmed, MANAGER) == difference(sent, observed, MANAGER) == []
+    assert others[0] in observed["metadata"]["managedFields"], "what was given stays as it was"

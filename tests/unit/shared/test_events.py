@@ -1,0 +1,63 @@
+"""Events are written beside the work: none holds up another's object."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shared.events import Event, Recorder
+from shared.kube import Kube, Request, Response
+
+
+class Held:
+    """An API server that keeps the answers to whatever is about one object until it is let go."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.go = asyncio.Event()
+
+    async def request(self, request: Request) -> Response:
+        body = request.body
+        about = f"{body['involvedObject']['name']} {body['reason']}"
+        if about.startswith("slow"):
+            await self.go.wait()
+        self.written.append(about)
+        return Response(201, body)
+
+
+@pytest.fixture
+def server() -> Held:
+    return Held()
+
+
+@pytest.fixture
+async def recorder(server: Held) -> AsyncIterator[Recorder]:
+    recorder = Recorder(Kube(server, manager="op"), component="op")
+    running = asyncio.create_task(recorder.run())
+    yield recorder
+    running.cancel()
+
+
+def event(name: str, uid: str, reason: str) -> Event:
+    metadata = {"name": name, "namespace": "default", "uid": uid}
+    return Event.about({"apiVersion": "v1", "kind": "Thing", "metadata": metadata}, reason, f"{reason}.")
+
+
+def of_another_writer(uid: str) -> str:
+    """A UID whose events another writes (which, is by hash, and differs from process to process)."""
+    return next(other for other in map(str, range(1000)) if hash(other) % 8 != hash(uid) % 8)
+
+
+async def test_the_events_of_one_object_come_in_order_and_wait_for_each_other_alone(
+    server: Held, recorder: Recorder
+) -> None:
+    for reason in ("First", "Second", "Third"):
+        recorder.record(event("slow", "1", reason))
+    recorder.record(event("quick", of_another_writer("1"), "First"))
+    await recorder.flush(0.05)
+    assert server.written == ["quick First"]
+    server.go.set()
+    await recorder.flush(1)
+    assert server.written == ["quick First", "slow First", "slow Second", "slow Third"]

@@ -1,0 +1,71 @@
+"""What of a watch's stream goes to the cache, and what is left of it for kopf; `tests/api` has the real thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.cache import Cache
+from shared.kube import POD, Obj
+from shared.queue import Key
+from shared.watch import Entered
+
+OWNER = Key("default", "owner")
+
+
+def line(kind: str, name: str = "", version: int = 0) -> bytes:
+    obj: Obj = {"kind": "Pod", "metadata": {"name": name, "namespace": "default", "resourceVersion": str(version)}}
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+BOOKMARK = line("BOOKMARK", version=4)
+GONE = json.dumps({"type": "ERROR", "object": {"code": 410}}).encode() + b"\n"
+BORN = [line("ADDED", "a", 1), line("ADDED", "b", 2)]
+STREAM = [*BORN, line("MODIFIED", "a", 3), BOOKMARK, line("DELETED", "b", 5), GONE]
+
+
+class Content:
+    """A body that comes in pieces."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+    def exception(self) -> str:
+        return "of the content"
+
+
+def cut(text: bytes, at: list[int]) -> list[bytes]:
+    places = [0, *sorted(at), len(text)]
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+@given(st.lists(st.integers(0, sum(map(len, STREAM))), max_size=12))
+async def test_objects_enter_the_cache_and_the_rest_is_read_on_however_the_stream_is_cut(at: list[int]) -> None:
+    told: list[Key] = []
+    cache = Cache([POD], key_of=lambda *_: OWNER, changed=told.append)
+    content: Any = Content(cut(b"".join(STREAM), at))
+    read = b"".join([chunk async for chunk in Entered(content, cache, POD).iter_chunked(1024)])
+    assert read == BOOKMARK + GONE
+    assert [obj["metadata"]["resourceVersion"] for obj in cache.owned(POD, OWNER)] == ["3"]
+    assert told == [OWNER] * 4
+
+
+async def test_a_line_that_was_cut_off_is_nothing() -> None:
+    cache = Cache([POD], key_of=lambda *_: OWNER, changed=lambda _: None)
+    content: Any = Content([BORN[0] + BORN[1][:-1]])
+    assert [chunk async for chunk in Entered(content, cache, POD).iter_chunked(1024)] == []
+    assert [obj["metadata"]["name"] for obj in cache.owned(POD, OWNER)] == ["a"]
+
+
+def test_all_else_is_the_contents_own() -> None:
+    content: Any = Content([])
+    assert Entered(content, Cache([], key_of=lambda *_: None, changed=print), POD).exception() == "of the content"
