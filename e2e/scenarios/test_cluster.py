@@ -107,7 +107,7 @@ def _answers(cluster: Cluster, pod: str, host: str) -> bool:
 
 
 def _identities(cluster: Cluster) -> object:
-    """Every pod's UID and restarts, and Helm's revisions; without the scenarios' namespaces, which may still be going."""
+    """Every pod's UID and restarts, and Helm's revisions; without namespaces of scenarios, which may still go."""
     found = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
     pods = [pod for pod in found if not pod["metadata"]["namespace"].startswith("e2e-")]
     releases = cluster.kubectl("get", "secrets", "--all-namespaces", "--selector=owner=helm", "--output=name")
