@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from e2e.bench.measures import MIB, Account, Goal, Race, goals, median
+from e2e.bench.measures import MIB, Account, Goal, Race, Run, goals, median
 from e2e.bench.rounds import Advance, race, take_account
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
@@ -28,10 +28,15 @@ WRITES = 4
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, show and write down; slow is no failure, work that was not done right is."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.quick:
         options.sizes, options.stages, options.rounds, options.idle = [500], [500, 1000], 1, 10.0
-    console = Console(highlight=False, soft_wrap=True)
+    if max(options.sizes) > max(options.stages):
+        parser.error(f"--sizes {max(options.sizes)}: what is raced was recorded before; give --stages up to it")
+    if len(options.stages) < 2 or sorted(set(options.stages)) != options.stages:
+        parser.error("--stages: give two numbers or more, each larger than the one before")
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
     began = time.monotonic()
     try:
         account, races = _measure(console, options)
@@ -83,20 +88,23 @@ def _measure(console: Console, options: argparse.Namespace) -> tuple[Account, li
 
 def _show(console: Console, account: Account, races: list[Race], held: list[Goal]) -> None:
     console.print()
-    columns = ["created at once", "operator", "bare client", "ratio", "queue wait p99", "CPU a resource"]
+    columns = ["at once", "operator", "bare client", "rate", "work", "queue p99", "operator, ms", "bare client, ms"]
     table = Table(*columns, box=None, pad_edge=False)
     for size in sorted({one.size for one in races}):
         several = [one for one in races if one.size == size]
-        operator, bare = (median(getattr(race, who) for race in several) for who in ("operator", "bare"))
+        operator, bare = _median_run([one.operator for one in several]), _median_run([one.bare for one in several])
         table.add_row(
             str(size),
-            f"{size / operator:.0f}/s",
-            f"{size / bare:.0f}/s",
-            f"{median(race.ratio for race in several):.2f}",
-            f"{median(race.queue_p99 for race in several):.2f} s",
-            f"{median(race.cpu for race in several) / size * 1000:.1f} ms",
+            f"{size / operator.seconds:.0f}/s",
+            f"{size / bare.seconds:.0f}/s",
+            f"{median(one.ratio for one in several):.2f}",
+            f"{median(one.ratio_of_work for one in several):.2f}",
+            f"{median(one.queue_p99 for one in several):.2f} s",
+            *(f"{run.client / size * 1000:.1f} + {run.server / size * 1000:.1f}" for run in (operator, bare)),
         )
     console.print(table)
+    said = "rate: of the bare client's; work: the same by processor time; ms: a resource's, of client + API server"
+    console.print(said, style="dim")
     console.print()
     resident = [f"{value / MIB:.0f} MiB at {count}" for count, value in sorted(account.memory.items())]
     console.print(
@@ -112,11 +120,15 @@ def _show(console: Console, account: Account, races: list[Race], held: list[Goal
         console.print(f"asked while idle: {', '.join(account.idle_calls[:10])}")
 
 
+def _median_run(runs: list[Run]) -> Run:
+    return Run(*(median(figure) for figure in zip(*map(astuple, runs), strict=True)))
+
+
 def _write(path: Path, account: Account, races: list[Race], held: list[Goal], took: float) -> None:
     found: dict[str, Any] = {
         "machine": {"processors": os.cpu_count(), "python": platform.python_version()},
         "seconds": took,
-        "races": [asdict(race) | {"ratio": race.ratio} for race in races],
+        "races": [asdict(one) | {"ratio": one.ratio, "ratio_of_work": one.ratio_of_work} for one in races],
         "account": asdict(account) | {"per_creation": account.per_creation, "per_further": account.per_further},
         "goals": [asdict(goal) | {"met": goal.met} for goal in held],
     }

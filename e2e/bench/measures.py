@@ -13,29 +13,43 @@ Buckets = Mapping[float, float]
 
 
 @dataclass(frozen=True)
+class Run:
+    """All writes about resources that were created at once.
+
+    Attributes:
+        seconds: from the first creation to the answer to the last write.
+        client: processor seconds of whoever wrote.
+        server: processor seconds of the API server and its etcd.
+    """
+
+    seconds: float
+    client: float
+    server: float
+
+
+@dataclass(frozen=True)
 class Race:
     """The same writes, once by the operator and once by the bare client, each on a fresh API server.
 
     Attributes:
         size: resources that were created at once.
-        writes: requests of each.
-        operator: seconds from the first creation to the answer to the operator's last write.
-        bare: the same where the bare client writes.
         queue_p99: seconds within which 99 of 100 resources came to a worker.
-        cpu: processor seconds that the operator took.
     """
 
     size: int
-    writes: int
-    operator: float
-    bare: float
+    operator: Run
+    bare: Run
     queue_p99: float
-    cpu: float
 
     @property
     def ratio(self) -> float:
         """The operator's rate as a part of the bare client's."""
-        return self.bare / self.operator
+        return self.bare.seconds / self.operator.seconds
+
+    @property
+    def ratio_of_work(self) -> float:
+        """The same by processor time, which tells less of what else the machine does meanwhile."""
+        return (self.bare.client + self.bare.server) / (self.operator.client + self.operator.server)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from e2e.bench.audit import Audit, Call
 from e2e.bench.bare import Bare, Sent, replay
-from e2e.bench.measures import Account, Race, quantile
+from e2e.bench.measures import Account, Race, Run, quantile
 from e2e.bench.subject import USER, Subject
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
@@ -76,6 +76,10 @@ class Server:
                 server = cls(plane, audit, directory)
                 asyncio.run(server._serve_our_kind())
                 yield server
+
+    def cpu(self) -> float:
+        """Processor time that the API server and its etcd have used, in seconds."""
+        return sum(process.cpu for process in self.plane.processes)
 
     async def create(self, names: Sequence[str]) -> tuple[float, dict[str, str]]:
         """Create resources all at once.
@@ -182,29 +186,33 @@ def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lamb
     """
     wanted = names(size)
     with Server.fresh() as server, Subject.running(server.plane, server.directory, workers) as subject:
-        cpu = subject.cpu()
-        began = time.time()
+        client, busy, began = subject.process.cpu, server.cpu(), time.time()
         asyncio.run(server.create(wanted))
         writes = [call for call in _until_done(server, wanted, advance) if call.is_write]
+        operator = Run(
+            seconds=max(call.ended for call in writes) - began,
+            client=subject.process.cpu - client,
+            server=server.cpu() - busy,
+        )
         queue_p99 = quantile(subject.queue_wait(), 0.99)
-        cpu = subject.cpu() - cpu
-    operator = max(call.ended for call in writes) - began
     with Server.fresh() as server:
-        bare, count = asyncio.run(_bare(server, wanted, recorded, advance))
-    return Race(size, count, operator, bare, queue_p99, cpu)
+        bare = asyncio.run(_bare(server, wanted, recorded, advance))
+    return Race(size, operator, bare, queue_p99)
 
 
-async def _bare(server: Server, wanted: list[str], recorded: Recorded, advance: Advance) -> tuple[float, int]:
+async def _bare(server: Server, wanted: list[str], recorded: Recorded, advance: Advance) -> Run:
+    busy = server.cpu()
     creating, now = await server.create(wanted)
     uids = {recorded.uids[name]: uid for name, uid in now.items()}
     requests = [replay(write, uids) for write in recorded.of(set(wanted))]
     user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # whose requests are written down, too
     async with Bare.of(server.plane, BURST, user) as client:
+        used = time.process_time()
         writing, _ = await client.send(requests, advance)
-    undone = await server.undone(wanted)
-    if undone:
+        used = time.process_time() - used
+    if undone := await server.undone(wanted):
         raise ClusterError(f"the bare client's replay is not whole: {'; '.join(undone[:3])}", "look at replay()")
-    return creating + writing, len(requests)
+    return Run(creating + writing, used, server.cpu() - busy)
 
 
 def _until_done(server: Server, wanted: Sequence[str], advance: Advance) -> list[Call]:

@@ -66,11 +66,6 @@ class Subject:
         """The most resident memory it ever had, in bytes."""
         return self._status("VmHWM")
 
-    def cpu(self) -> float:
-        """Processor time it has used, in seconds."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
-
     def queue_wait(self) -> Buckets:
         """How long resources have waited for a worker: by a bound in seconds, how many waited no longer."""
         return {float(bound): float(count) for bound, count in QUEUE_WAIT.findall(self._scrape())}

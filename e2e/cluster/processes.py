@@ -32,6 +32,12 @@ class Process:
         """Whether this very process still runs; a zombie does not."""
         return _start_time(self.pid) == self.started
 
+    @property
+    def cpu(self) -> float:
+        """Processor time it has used, in seconds; 0 when it is gone."""
+        fields = _stat(self.pid)
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if this very process still runs."""
         if self.alive:
@@ -129,9 +135,14 @@ def _wait_gone(processes: list[Process], seconds: float) -> list[Process]:
 
 def _start_time(pid: int) -> int | None:
     """Clock ticks after boot at which the process began, or None when it is gone or a zombie."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in "ZX" else int(fields[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """What /proc says of a process from its state on (field 3 of /proc/<pid>/stat); empty when it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses
-    return None if fields[0] in "ZX" else int(fields[19])
+        return []
+    return stat.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses

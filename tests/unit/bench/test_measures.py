@@ -7,9 +7,9 @@ from math import inf
 
 import pytest
 
-from e2e.bench.measures import KIB, MIB, Account, Buckets, Race, goals, quantile
+from e2e.bench.measures import KIB, MIB, Account, Buckets, Race, Run, goals, quantile
 
-RACE = Race(size=500, writes=2000, operator=5.0, bare=4.0, queue_p99=0.5, cpu=1.5)
+RACE = Race(size=500, operator=Run(5.0, 1.5, 5.0), bare=Run(4.0, 0.5, 4.5), queue_p99=0.5)
 ACCOUNT = Account(
     memory={0: 60 * MIB, 1000: 90 * MIB, 2000: 90 * MIB + 1000 * 10 * KIB},
     peak=110 * MIB,
@@ -55,7 +55,7 @@ def test_what_is_within_its_bounds_meets_every_goal() -> None:
 @pytest.mark.parametrize(
     ("race", "account", "missed"),
     [
-        (replace(RACE, operator=6.0), ACCOUNT, "rate at 500, of the bare client's"),
+        (replace(RACE, operator=Run(6.0, 1.5, 5.0)), ACCOUNT, "rate at 500, of the bare client's"),
         (replace(RACE, queue_p99=1.1), ACCOUNT, "queue wait at 500, p99, s"),
         (RACE, replace(ACCOUNT, memory=ACCOUNT.memory | {1000: 101 * MIB}), "resident at 1000, MiB"),
         (RACE, replace(ACCOUNT, memory=ACCOUNT.memory | {2000: 120 * MIB}), "each further resource, KiB"),
@@ -70,5 +70,9 @@ def test_each_goal_can_be_missed(race: Race, account: Account, missed: str) -> N
 
 
 def test_one_slow_round_of_three_decides_nothing() -> None:
-    races = [RACE, replace(RACE, operator=50.0, queue_p99=9.0), RACE]
+    races = [RACE, replace(RACE, operator=Run(50.0, 1.5, 5.0), queue_p99=9.0), RACE]
     assert all(goal.met for goal in goals(races, ACCOUNT))
+
+
+def test_work_is_compared_by_processor_time_of_both_sides() -> None:
+    assert RACE.ratio_of_work == pytest.approx(5.0 / 6.5)
