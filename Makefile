@@ -61,9 +61,9 @@ test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes)
 	@echo "==> API tests"
 	@$(PYTEST) tests/api -m "not long" $(ARGS)
 
-test-containers: .venv ## Against memcached itself, on the Docker that answers, else on one of our own (root)
+test-containers: .venv ## Against the databases themselves, on the Docker that answers, else on one of our own (root)
 	@echo "==> container tests"
-	@$(PYTEST) tests/containers $(ARGS)
+	@$(PYTEST) tests/containers -m "not long" $(ARGS)
 
 # The cluster's own test takes it down and looks for what is left, so it runs last, by itself; and not on a cluster that
 # was up before, for somebody may have something in it.
@@ -77,9 +77,11 @@ test-e2e: .venv ## Real pods on the local cluster, and its teardown unless it wa
 	@echo "==> end-to-end tests"
 	$(call E2E,-m "not long")
 
-test-long: .venv ## Every end-to-end test, the long ones too, and every crash scenario on a real API server
+test-long: .venv ## Every end-to-end and container test, the long ones too, and every crash scenario on a real API server
 	@echo "==> crash scenarios on a real API server"
 	@$(PYTEST) tests/api -m long --timeout 900 $(ARGS)
+	@echo "==> container tests with every version"
+	@$(PYTEST) tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, the long ones too"
 	$(call E2E,--timeout 3600)
 
@@ -107,13 +109,14 @@ format: .venv ## Put the code into shape
 ##@ Generated files
 
 GENERATED := .
+A_FILE_A_CRD = function end() {if (plural) printf "%s", text > (crds "/" plural ".yaml"); text = plural = ""} \
+               /^---$$/ {end(); next} {text = text $$0 "\n"} /^    plural: / {plural = $$2} END {end()}
 manifests: .venv ## Write CRDs and their reference pages from each api.py, and what charts can be told from charts/values
 	@for operator in $(OPERATORS); do \
 	    crds=$(GENERATED)/charts/$$operator-operator/files/crds; \
 	    mkdir -p $$crds $(GENERATED)/docs/reference; \
 	    crd=$$($(PYTHON) -m operators.$$operator crd); \
-	    plural=$$(printf '%s\n' "$$crd" | sed -n 's/^    plural: //p'); \
-	    printf '%s\n' "$$crd" > $$crds/$$plural.yaml; \
+	    printf '%s\n' "$$crd" | awk -v crds=$$crds '$(A_FILE_A_CRD)'; \
 	    $(PYTHON) -m operators.$$operator reference > $(GENERATED)/docs/reference/$$operator.md; \
 	done
 	@$(PYTHON) -m charts.values $(GENERATED)
@@ -190,5 +193,5 @@ undeploy: .venv ## Remove what deploy installed; the CRDs, and so all resources,
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
 	@awk '/^uv==/ {on = 1; print; next} on && /--hash/ {print; next} {on = 0}' locks/dev.txt > .venv/uv.txt
 	@.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/uv.txt
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) --require-hashes -r locks/dev.txt
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --require-hashes --no-deps -r locks/dev.txt
 	@touch $@

@@ -52,7 +52,7 @@ def issue(
 
     Args:
         signer: an authority.
-        name: common name; Kubernetes reads it as a client's user.
+        name: common name; Kubernetes reads it as a client's user. None if empty.
         hosts: DNS names and IP addresses of a server; none for a client alone.
         groups: organizations; Kubernetes reads them as a client's groups.
         client: whether it may be a client's.
@@ -84,10 +84,12 @@ def fulfil(order: Order) -> Made:
         # A name of its own, so that who signed a certificate shows by the name.
         made = authority(f"{order.name[:50]}-ca-{secrets.token_hex(4)}", begins=order.begins, ends=order.authority_ends)
     signer = order.signer or made
+    if order.ends is None:
+        return Made(None, made)
     if signer is None:
         raise ValueError("an order without a signer makes one")
-    serving = issue(signer, order.name, begins=order.begins, ends=order.ends, hosts=order.hosts)
-    return Made(serving, made)
+    begins, ends, hosts = order.begins, order.ends, order.hosts
+    return Made(issue(signer, order.name, begins=begins, ends=ends, hosts=hosts, client=order.client), made)
 
 
 def _builder(
@@ -106,8 +108,10 @@ def _builder(
 
 
 def _name(common_name: str, groups: Iterable[str]) -> x509.Name:
-    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    if common_name:
+        parts.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64]))
+    return x509.Name(parts)
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

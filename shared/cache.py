@@ -42,6 +42,7 @@ class Cache:
         key_of: the resource that an object belongs to; None for an object that is nobody's (it is not kept).
         changed: called with the key of every resource for which something new was seen.
         trim: makes an object smaller before it is kept (managedFields of others are most of its size).
+        name: whose cache it is, for metrics: the controller's name.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Cache:
         key_of: Callable[[Kind, Obj], Key | None],
         changed: Callable[[Key], None],
         trim: Callable[[Obj], Obj] = lambda obj: obj,
+        name: str = "",
     ) -> None:
         self.kinds = tuple(kinds)
         self._key_of = key_of
@@ -61,7 +63,7 @@ class Cache:
         self._graves: dict[tuple[Kind, _Place], int] = {}
         self._held: dict[tuple[Kind, _Place], set[Key]] = {}  # by what is being written: whom its events concern
         for kind, kept in self._kept.items():
-            metrics.CACHED_OBJECTS.labels(kind=kind.name).set_function(kept.__len__)
+            metrics.CACHED_OBJECTS.labels(controller=name, kind=kind.name).set_function(kept.__len__)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         kept = self._kept[kind].get(_Place(namespace, name))
@@ -86,13 +88,13 @@ class Cache:
         concerned = self.put(kind, obj)
         held = self._held.get((kind, _place(obj)))
         if held is None:
-            self._report(concerned)
+            self.report(concerned)
         else:
             held |= concerned
 
     def gone(self, kind: Kind, obj: Obj) -> None:
         """Enter a deletion that a watch reported; `obj` is the object's last state."""
-        self._report(self.drop(kind, obj))
+        self.report(self.drop(kind, obj))
 
     def put(self, kind: Kind, obj: Obj) -> set[Key]:
         """Enter an object, unless something newer is known.
@@ -126,7 +128,7 @@ class Cache:
             self.put(kind, answer)
         finally:
             del self._held[kind, place]
-            self._report(held)
+            self.report(held)
         return answer
 
     def drop(self, kind: Kind, obj: Obj) -> set[Key]:
@@ -159,7 +161,8 @@ class Cache:
                 concerned |= self._remove(kind, place)
         return concerned
 
-    def _report(self, concerned: set[Key]) -> None:
+    def report(self, concerned: Iterable[Key]) -> None:
+        """Tell of resources about which something new was entered."""
         for key in concerned:
             self._changed(key)
 
@@ -188,7 +191,7 @@ class Relist:
     """
 
     def __init__(self, cache: Cache, kind: Kind, namespace: str | None) -> None:
-        self._cache = cache
+        self.cache = cache
         self._kind = kind
         self._namespace = namespace
         self._listed: set[_Place] = set()
@@ -202,9 +205,9 @@ class Relist:
         concerned: set[Key] = set()
         for obj in page.get("items") or ():
             self._listed.add(_place(obj))
-            concerned |= self._cache.put(self._kind, obj)
+            concerned |= self.cache.put(self._kind, obj)
         if not page["metadata"].get("continue"):
-            concerned |= self._cache._prune(self._kind, self._namespace, self._listed, resource_version(page))
+            concerned |= self.cache._prune(self._kind, self._namespace, self._listed, resource_version(page))
         return concerned
 
 

@@ -207,7 +207,8 @@ async def make(order: Order) -> Made:
     if done.returncode != 0:
         raise OSError(f"making a certificate failed: {done.stderr.strip()[-500:]}")
     made = json.loads(done.stdout)
-    return Made(Pair(*made["serving"]), Pair(*made["authority"]) if made["authority"] else None)
+    serving, authority = (Pair(*made[part]) if made[part] else None for part in ("serving", "authority"))
+    return Made(serving, authority)
 
 
 class SelfMade(Certificates):

@@ -56,6 +56,20 @@ def difference(desired: Obj, observed: Obj, manager: str) -> list[str]:
     return list(_map(_without_identity(desired), _without_identity(observed), record, ""))
 
 
+def changed_by(patch: Obj, observed: Obj, path: str = "") -> list[str]:
+    """Paths of the fields that a JSON merge patch would change; empty if it would change nothing."""
+    found = []
+    for key, value in patch.items():
+        child, have = f"{path}.{key}" if path else key, observed.get(key)
+        if isinstance(value, dict):
+            found += changed_by(value, have, child) if isinstance(have, dict) else [child]
+        elif value is None:
+            found += [child] if key in observed else []
+        elif not _same_value(value, have, child):
+            found.append(child)
+    return found
+
+
 def _without_identity(obj: Obj) -> Obj:
     body = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
     body["metadata"] = {key: value for key, value in obj["metadata"].items() if key not in _IDENTITY}
@@ -123,6 +137,10 @@ def _same(desired: Any, observed: Any, path: str) -> bool:
             and len(desired) == len(observed)
             and all(_same(want, have, path) for want, have in zip(desired, observed, strict=True))
         )
+    return _same_value(desired, observed, path)
+
+
+def _same_value(desired: Any, observed: Any, path: str) -> bool:
     if desired == observed:
         return True
     if not _QUANTITIES.isdisjoint(path.split(".")):

@@ -160,6 +160,18 @@ class Leadership:
         """Whether another may lead by now."""
         return self._renewed is None or self._clock() >= self._renewed + self._times.lease_duration
 
+    def permit(self, act: str) -> None:
+        """Let pass what only the leader may do.
+
+        Args:
+            act: what is about to be done, for the message.
+
+        Raises:
+            Unavailable: another may lead by now.
+        """
+        if self.has_expired:
+            raise Unavailable(f"nothing was done, for another replica may lead by now ({act})")
+
     @contextlib.asynccontextmanager
     async def term(self) -> AsyncIterator[asyncio.Future[None]]:
         """Wait until we lead; lead until the context is left, then give the Lease back.
@@ -287,7 +299,7 @@ class Fence:
     """A transport whose writes end with the term.
 
     Tasks are cancelled when leadership is lost, but a process that was frozen for a minute wakes up in the middle of
-    them, before it knows.
+    them, before it knows. Steps on the database, which pass no transport, ask `Leadership.permit` themselves.
     """
 
     def __init__(self, transport: Transport, leadership: Leadership) -> None:
@@ -295,6 +307,6 @@ class Fence:
         self._leadership = leadership
 
     async def request(self, request: Request) -> Response:
-        if request.method != "GET" and self._leadership.has_expired:
-            raise Unavailable(f"nothing was written, for another replica may lead by now ({request})")
+        if request.method != "GET":
+            self._leadership.permit(str(request))
         return await self._transport.request(request)

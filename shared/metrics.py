@@ -81,7 +81,7 @@ CERTIFICATE_RENEWALS = Counter("platform_certificate_renewals", "Certificates ma
 CERTIFICATE_RENEWAL_ERRORS = Counter(
     "platform_certificate_renewal_errors", "Certificates that were due and could not be made or kept."
 )
-CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in the cache.", ["kind"])
+CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in a controller's cache.", ["controller", "kind"])
 EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: too many, or refused.")
 
 

@@ -44,7 +44,8 @@ class Options:
         webhook_configurations: name of the Mutating- and of the ValidatingWebhookConfiguration whose caBundle is kept;
             empty where that is somebody else's to do.
         image_repository: where operand images come from if a resource names only a version.
-        exporter_image: the image of metrics sidecars; empty for the operator's own.
+        agent_image: the image of what the operator puts beside or before its databases: the operator's own, as its
+            chart says; empty if none is known.
         otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty for no tracing.
         profiling: whether to answer profiles on loopback (profiling.py).
         known_operators: print the operators that this installation holds, and end.
@@ -75,7 +76,7 @@ class Options:
     log_level: str
     log_format: str
     image_repository: str
-    exporter_image: str
+    agent_image: str
     otlp_endpoint: str
     profiling: bool
     known_operators: bool
@@ -198,7 +199,7 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
     flag("--create-timeout", "600", "seconds until servers that are not ready are told as a failure", type=_seconds)
     flag("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=_seconds)
     flag("--image-repository", image_repository, "where operand images come from if a resource gives only a version")
-    flag("--exporter-image", "", "image of metrics sidecars; none means the operator's own")
+    flag("--agent-image", "", "image of what stands beside databases or prepares them: this operator's own")
 
     flag("--metrics-bind-address", ":8080", "address of /metrics; 0 for none", dest="metrics_address")
     switch("--metrics-secure", "/metrics over TLS, for those who may GET /metrics", default=True)

@@ -82,14 +82,23 @@ def selector_text(labels: dict[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def key_of(primary: Kind, operator: str, kind: Kind, obj: Obj) -> Key | None:
-    """The resource an object belongs to, by its labels; None if it is not the operator's."""
+def key_of(primary: Kind, operator: str, kind: Kind, obj: Obj, *, application: str = "") -> Key | None:
+    """The resource an object belongs to, by its labels; None if it is not one of the primary kind's.
+
+    Args:
+        primary: the resources' kind.
+        operator: whose objects count.
+        application: what runs in them; resources of two kinds of one operator may have the same name, and are told
+            apart by it. Empty where the operator has one kind.
+    """
     metadata = obj["metadata"]
     namespace = metadata.get("namespace") or ""
     if kind == primary:
         return Key(namespace, metadata["name"])
     labels = metadata.get("labels") or {}
     if labels.get(MANAGED_BY) != operator or INSTANCE not in labels:
+        return None
+    if application and labels.get(NAME) != application:
         return None
     return Key(namespace, labels[INSTANCE])
 
@@ -101,6 +110,17 @@ def controller_of(obj: Obj) -> Obj | None:
             found: Obj = reference
             return found
     return None
+
+
+def made_for(uid: str, obj: Obj | None) -> Obj | None:
+    """The object, if it was made for this very resource and is to stay: only then may it be deleted.
+
+    Args:
+        uid: the resource's.
+    """
+    if obj is None or obj["metadata"].get("deletionTimestamp"):
+        return None
+    return obj if (controller_of(obj) or {}).get("uid") == uid else None
 
 
 def require_ours(desired: Obj, observed: Obj) -> None:
@@ -129,3 +149,20 @@ def require_ours(desired: Obj, observed: Obj) -> None:
         f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
         f"and {NAME}={want.get(NAME)}."
     )
+
+
+def require_labelled(observed: Obj, operator: str, instance: str) -> None:
+    """Make sure that an object that another controller made, such as a StatefulSet's pod, was made for our resource.
+
+    Args:
+        instance: the resource's name.
+
+    Raises:
+        NotOurs: it does not bear our labels.
+    """
+    labels = observed["metadata"].get("labels") or {}
+    if (labels.get(MANAGED_BY), labels.get(INSTANCE)) != (operator, instance):
+        raise NotOurs(
+            f"{observed['kind']} {observed['metadata']['name']} does not bear the labels {MANAGED_BY}={operator} and "
+            f"{INSTANCE}={instance}. It was left alone. Rename this resource, or delete that object."
+        )

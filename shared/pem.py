@@ -22,6 +22,7 @@ _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", 
 _UTC_TIME = 0x17  # the other form, GeneralizedTime, writes years in full
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _DNS_NAME, _IP_ADDRESS = 0x82, 0x87
+_COMMON_NAME = bytes.fromhex("0603550403")  # 2.5.4.3, as an element
 _ALTERNATIVE_NAMES = bytes.fromhex("551d11")  # 2.5.29.17, X.509's subjectAltName
 
 
@@ -52,6 +53,11 @@ class Certificate:
     hosts: frozenset[str]
     pem: str = field(repr=False)
 
+    @property
+    def is_named(self) -> bool:
+        """Whether it bears a common name."""
+        return _COMMON_NAME in self.subject
+
 
 def read(text: str) -> tuple[Certificate, ...]:
     """The certificates in a text, in its order.
@@ -74,13 +80,23 @@ def server_context(pair: Pair) -> ssl.SSLContext:
     return _holding(pair, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
-def client_context(pair: Pair) -> ssl.SSLContext:
-    """A context of a client that shows a certificate.
+def client_context(pair: Pair | None, authority: str = "") -> ssl.SSLContext:
+    """A context of a client, which looks who the server is.
+
+    Args:
+        pair: the certificate that it shows if it is asked for one; None for none.
+        authority: certificates that vouch for servers; without any, none is trusted.
 
     Raises:
-        ValueError: as `server_context`.
+        ValueError: as `server_context`; or the authority's certificates cannot be read.
     """
-    return _holding(pair, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authority:
+        try:
+            context.load_verify_locations(cadata=authority)
+        except ssl.SSLError as error:
+            raise ValueError(f"there is no authority to trust in it: {error.reason or error}") from None
+    return context if pair is None else _holding(pair, context)
 
 
 def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
 from shared.kube import Kind, Obj
+from shared.rotation import Order
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")
@@ -21,18 +22,10 @@ Observed = TypeVar("Observed")
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Make an owned object exist as given (server-side apply); skipped if it would change nothing."""
-
-    kind: Kind
-    obj: Obj
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete exactly the object that was seen, by UID; and by resourceVersion where its content was the reason.
+    """Make an owned object exist as given (server-side apply); skipped if it would change nothing.
 
     Attributes:
-        unchanged: whether the object must still be as it was seen.
+        unchanged: whether object and resource must still be as they were seen: where an old wish would do harm.
     """
 
     kind: Kind
@@ -41,11 +34,67 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete exactly the object that was seen, by UID; and by resourceVersion where its content was the reason.
+
+    Attributes:
+        unchanged: whether the object must still be as it was seen.
+        orphan: whether what it owns stays, without an owner, to be taken up again by an object that is made anew.
+    """
+
+    kind: Kind
+    obj: Obj
+    unchanged: bool = False
+    orphan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Change a few fields of exactly the object that was seen, by UID, though it was not made by us; skipped if it
+    would change nothing.
+
+    For what Kubernetes' controllers make for us: a StatefulSet's pods and claims. An `Apply` would be refused, for they
+    are their maker's; and it would own its fields for ever. Our labels must be on the object.
+
+    Attributes:
+        obj: the object as it was seen.
+        change: a JSON merge patch (RFC 7386).
+        noted: an annotation that is to say so if the API server refuses the change, and what it begins with: then the
+            rest goes on, and the plan that reads it can tell. None: a refusal is a failure.
+    """
+
+    kind: Kind
+    obj: Obj
+    change: Obj
+    noted: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSecret:
+    """Make a Secret of ours where there is none, or replace exactly the one that was seen.
+
+    For keys: they are made as they are written, so that no plan holds one that nobody has; and of two writers who would
+    each make one, the second is refused (Conflict), for whoever trusts the first would be lost.
+
+    Attributes:
+        obj: the Secret, without what is made for it; what is not in its `data` is taken away.
+        seen: the Secret as it was; None where there was none.
+        order: a certificate to be made for it, or an authority; None for neither.
+        under: names in `data` of what is made: the certificate and its key.
+    """
+
+    obj: Obj = field(repr=False)
+    seen: Obj | None = field(repr=False)
+    order: Order | None = None
+    under: tuple[str, str] = ("tls.crt", "tls.key")
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One step on the running database; operators derive theirs and say what each does in `str`."""
 
 
-Action = Apply | Delete | Call
+Action = Apply | Patch | WriteSecret | Delete | Call
 
 
 class Progress(enum.Enum):

@@ -198,6 +198,24 @@ OWN_LABELS = (
 """Labels of pods that operators set: selectors rest on them."""
 
 
+SAFE: Obj = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+"""securityContext of every container of ours."""
+
+
+def restricted(user: int) -> Obj:
+    """SecurityContext of a pod that runs as this user and group, as Pod Security's level `restricted` asks for it."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 class PodDisruptionBudget(SpecModel):
     """How many pods a drain of nodes may take at once."""
 
@@ -221,6 +239,12 @@ class PodDisruptionBudget(SpecModel):
         if self.min_available is not None:
             return 0 < size <= _count(self.min_available, size)
         return self.max_unavailable is not None and _count(self.max_unavailable, size) == 0
+
+    def evictable(self, size: int) -> int:
+        """How many of so many pods may be missing at once."""
+        if self.min_available is not None:
+            return max(0, size - _count(self.min_available, size))
+        return min(size, 1 if self.max_unavailable is None else _count(self.max_unavailable, size))
 
     def disruption_budget(self, selector: Mapping[str, str]) -> Obj:
         """The spec of the PodDisruptionBudget over pods with these labels.
@@ -301,12 +325,17 @@ class PodSettings(SpecModel):
         }
         return {name: value for name, value in given.items() if value}
 
-    def spread_constraints(self) -> list[Obj]:
-        """TopologySpread as a pod takes it, without the selector."""
-        return [
+    def spread(self, selector: Mapping[str, str]) -> list[Obj]:
+        """How pods with these labels spread, as a pod takes it.
+
+        Where nothing is given: over the nodes as evenly as can be, but never at the price of a pod.
+        """
+        given = [
             {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} | as_object(constraint)
             for constraint in self.topology_spread
         ]
+        evenly = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+        return [{**constraint, "labelSelector": {"matchLabels": dict(selector)}} for constraint in given or [evenly]]
 
     def environment(self) -> list[Obj]:
         """The variables as a container takes them."""

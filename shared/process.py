@@ -20,12 +20,14 @@ from aiohttp import web
 from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, tracing
 from shared.certificates import Certificates, certificates_of
 from shared.connection import Bounded, Configuration, HttpTransport, load_configuration
+from shared.controller import Controller
 from shared.events import Recorder
+from shared.executor import Permit, always
 from shared.kube import Kube, KubeError, Transport
 from shared.leadership import Fence, Leadership, Term, Times, unopposed
 from shared.options import Options, parse_options
-from shared.queue import Queue
-from shared.reconciler import Controller, Reconciler
+from shared.queue import Key, Queue
+from shared.reconciler import Reconciler
 from shared.spec import Admission
 from shared.watch import Watch
 
@@ -49,14 +51,14 @@ class Operator:
         name: its default name, such as `memcached-operator`.
         image_repository: its operand's default image repository.
         crds: the resources it serves.
-        controller: makes its controller from the options.
+        controllers: makes its controllers from the options, one for each kind that it serves.
         admissions: what it says of its resources at the door.
     """
 
     name: str
     image_repository: str
     crds: tuple[crd.Resource, ...]
-    controller: Callable[[Options], Controller[Any, Any]]
+    controllers: Callable[[Options], tuple[Controller[Any, Any], ...]]
     admissions: tuple[Admission, ...] = ()
 
 
@@ -85,7 +87,7 @@ def _printed(operator: Operator, package: ModuleType, options: Options) -> str:
     if options.command == "crd":
         return "---\n".join(map(crd.to_yaml, operator.crds))
     if options.command == "reference":
-        return "\n".join(map(reference.to_markdown, operator.crds))
+        return reference.to_markdown(*operator.crds)
     return ""
 
 
@@ -99,22 +101,49 @@ async def _run(operator: Operator, options: Options) -> None:
         await transport.close()
 
 
+class Lane:
+    """One controller's own: what it has seen, what waits, and who does it. It is closed until we lead.
+
+    Args:
+        permit: asked before each step on a database.
+    """
+
+    def __init__(self, controller: Controller[Any, Any], kube: Kube, recorder: Recorder, permit: Permit) -> None:
+        self.controller = controller
+        self.queue = Queue(controller.name)
+        self.queue.close()
+        self.cache = controller.cache(self.queue.add)
+        self._reconciler = Reconciler(
+            controller, kube=kube, cache=self.cache, queue=self.queue, recorder=recorder, permit=permit
+        )
+
+    @property
+    def keys(self) -> list[Key]:
+        """Every resource that it knows."""
+        return self.cache.keys(self.controller.kind)
+
+    def open(self, workers: int) -> set[asyncio.Task[None]]:
+        """Look at every resource, by so many workers."""
+        self.queue.open()
+        for key in self.keys:
+            self.queue.add(key)
+        name = self.controller.name
+        return {asyncio.create_task(self._reconciler.work(), name=f"{name}-worker-{n}") for n in range(workers)}
+
+
 class Process:
-    """Wires cache, queue, workers and watches, and ends them in order."""
+    """Wires caches, queues, workers and watches, and ends them in order."""
 
     def __init__(
         self, operator: Operator, options: Options, transport: Transport, configuration: Configuration
     ) -> None:
         self._operator = operator
-        self._controller = operator.controller(options)
         self._options = options
         self._kube = Kube(transport, manager=options.operator_name)
-        self._queue = Queue(self._controller.name)
-        self._queue.close()  # until we lead
-        self._recorder = Recorder(self._kube, component=self._controller.name)
-        self._cache = self._controller.cache(self._queue.add)
+        self._recorder = Recorder(self._kube, component=options.operator_name)
         self._times = Times(options.lease_duration, options.renew_deadline, options.retry_period)
         self._term: Term = unopposed
+        permit: Permit = always
         if options.leader_elect:
             leadership = Leadership(
                 self._kube,
@@ -123,21 +152,15 @@ class Process:
                 namespace=options.leader_elect_namespace,
                 times=self._times,
             )
-            self._term, transport = leadership.term, Fence(transport, leadership)
-        self._reconciler = Reconciler(
-            self._controller,
-            kube=Kube(Bounded(transport), manager=options.operator_name),
-            cache=self._cache,
-            queue=self._queue,
-            recorder=self._recorder,
-        )
+            self._term, transport, permit = leadership.term, Fence(transport, leadership), leadership.permit
+        fenced = Kube(Bounded(transport), manager=options.operator_name)
+        controllers = operator.controllers(options)
+        self._lanes = [Lane(controller, fenced, self._recorder, permit) for controller in controllers]
         self._watch = Watch(
-            self._controller,
-            self._cache,
+            [(lane.controller, lane.cache) for lane in self._lanes],
             kube=self._kube,
             configuration=configuration,
             namespaces=options.namespaces,
-            changed=self._queue.add,
         )
         self._certificates: Certificates | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -145,14 +168,17 @@ class Process:
 
     async def run(self) -> None:
         """Serve until a signal comes; raises what made going on impossible."""
-        options, kind = self._options, self._controller.kind
+        options = self._options
+        kinds = [lane.controller.kind for lane in self._lanes]
         if options.install_crds:
             await install.install_crds(self._kube, self._operator.crds)
-        await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
+        for kind in kinds:
+            await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
         async with contextlib.AsyncExitStack() as stack:
             await self._answer(stack)
-            metrics.show_from_the_start(self._controller.name)
-            metrics.MAX_WORKERS.labels(controller=self._controller.name).set(options.workers)
+            for lane in self._lanes:
+                metrics.show_from_the_start(lane.controller.name)
+                metrics.MAX_WORKERS.labels(controller=lane.controller.name).set(options.workers)
             gc.set_threshold(50_000, 20, 50)
             self._start(self._watch.run(begun=self._end_on_signals), "watch").add_done_callback(self._finish)
             self._start(self._recorder.run(), "events")
@@ -160,7 +186,7 @@ class Process:
             self._start(self._settle_memory(), "gc")
             leading = self._start(self._lead(), "leading")
             served = ", ".join(options.namespaces) or "all namespaces"
-            log.info("%s serves %s in %s", self._controller.name, kind.plural, served)
+            log.info("%s serves %s in %s", options.operator_name, ", ".join(kind.plural for kind in kinds), served)
             try:
                 await self._end
             finally:
@@ -219,8 +245,9 @@ class Process:
         while True:
             await asyncio.sleep(self._options.resync * random.uniform(0.9, 1.1))
             await self._watch.refresh()
-            for key in self._cache.keys(self._controller.kind):
-                self._queue.add_after(key, self._options.resync * random.uniform(0.0, 0.5))
+            for lane in self._lanes:
+                for key in lane.keys:
+                    lane.queue.add_after(key, self._options.resync * random.uniform(0.0, 0.5))
 
     async def _settle_memory(self) -> None:
         """What was listed lives long: scanning it again and again is most of gc's cost."""
@@ -236,23 +263,18 @@ class Process:
 
     async def _work(self, lost: asyncio.Future[None]) -> None:
         """Reconcile until we no longer lead, or are told to end."""
-        self._queue.open()
-        for key in self._cache.keys(self._controller.kind):
-            self._queue.add(key)
-        workers = {
-            asyncio.create_task(self._reconciler.work(), name=f"worker-{number}")
-            for number in range(self._options.workers)
-        }
+        workers = {task for lane in self._lanes for task in lane.open(self._options.workers)}
         try:
             await asyncio.wait({lost, *workers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._queue.close()
+            for lane in self._lanes:
+                lane.queue.close()
             if lost.done():  # another may begin soon, or has begun: at once, whatever is under way
                 if running := await _stop(workers, self._times.notice):
                     raise TimeoutError(f"leadership was lost, and {running} could not be stopped")
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._queue.rest(), FAREWELL)
+                    await asyncio.wait_for(asyncio.gather(*(lane.queue.rest() for lane in self._lanes)), FAREWELL)
                 await _stop(workers, FAREWELL)
                 await self._recorder.flush(FAREWELL)
         for ended in (lost, *workers):
@@ -262,7 +284,7 @@ class Process:
     # Small answers.
 
     def _not_stuck(self) -> str | None:
-        age = self._queue.oldest_work()
+        age = max(lane.queue.oldest_work() for lane in self._lanes)
         return f"a reconcile has been running for {age:.0f} s" if age > STUCK else None
 
     def _has_synced(self) -> str | None:
@@ -276,12 +298,14 @@ async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
     """Cancel tasks, and give them so long to end.
 
     Returns:
-        The names of those that still run.
+        The names of those that still run, or of some of them.
     """
     for task in tasks:
         task.cancel()
     running = (await asyncio.wait(tasks, timeout=seconds))[1] if tasks else set()
-    names = ", ".join(sorted(task.get_name() for task in running))
+    names = ", ".join(sorted(task.get_name() for task in running)[:3])
+    if len(running) > 3:
+        names += f" and {len(running) - 3} others"
     if names:
         log.warning("%s did not end within %g s", names, seconds)
     return names

@@ -1,4 +1,4 @@
-"""A resource's reference page, in Markdown, from the same models as its CRD. Pure."""
+"""The reference page of an operator's resources, in Markdown, from the same models as their CRDs. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ class Field(NamedTuple):
     required: bool
 
 
-def to_markdown(resource: Resource) -> str:
-    """The page: every field with its type, bounds, default and meaning; the rules; what kubectl shows."""
+def to_markdown(*resources: Resource) -> str:
+    """The page: of each kind every field with its type, bounds, default and meaning; the rules; what kubectl shows."""
+    return "\n".join([HEADER, *map(_part, resources)])
+
+
+def _part(resource: Resource) -> str:
     version = crd.to_dict(resource)["spec"]["versions"][0]
     properties = version["schema"]["openAPIV3Schema"]["properties"]
     kind = resource.kind
     names = ", ".join(f"`{name}`" for name in (kind.plural, *resource.short_names))
     parts = [
-        HEADER,
         f"# {kind.name}\n",
         f"{resource.description}\n",
         f"`apiVersion: {kind.api_version}` · `kind: {kind.name}` · for kubectl: {names}\n",
@@ -135,4 +138,4 @@ def _columns(resource: Resource) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("*", "\\*")

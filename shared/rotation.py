@@ -82,26 +82,28 @@ class Order:
 
     Attributes:
         name: common name; of an authority, with something that tells it from others.
-        hosts: what the serving certificate is for.
+        hosts: what the serving certificate is for; none for one that is a client's alone.
         begins: when what is made begins to be valid.
-        ends: when the serving certificate ends.
+        ends: when the serving certificate ends; None if none is to be made.
         signer: who signs it; None for the new authority.
         authority_ends: when the new authority ends; None if none is to be made.
+        client: whether the serving certificate may be a client's, too.
     """
 
     name: str
     hosts: tuple[str, ...]
     begins: datetime
-    ends: datetime
+    ends: datetime | None
     signer: Pair | None = field(repr=False)
     authority_ends: datetime | None
+    client: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What authority.py made."""
+    """What authority.py made: as much of it as was ordered."""
 
-    serving: Pair = field(repr=False)
+    serving: Pair | None = field(repr=False)
     authority: Pair | None = field(repr=False)
 
 
@@ -153,7 +155,12 @@ def order(step: Step, held: Held | None, now: datetime, *, name: str, hosts: fro
 
 
 def shared(made: Made, held: Held | None, now: datetime) -> Mapping[str, str]:
-    """What the replicas share after something was made, by file name; authorities that ended are left out."""
+    """What the replicas share after something was made, by file name; authorities that ended are left out.
+
+    Args:
+        made: a serving certificate, and an authority if one was ordered.
+    """
+    assert made.serving is not None
     before = [authority.pem for authority in held.authorities if authority.ends > now] if held else []
     key = held.key if held else ""
     if made.authority is not None:

@@ -7,7 +7,7 @@ CRD newer than itself. Everything else that the CRD refuses is refused here agai
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -21,6 +21,8 @@ from shared.kube import Kind, Obj
 
 INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""A moment, in RFC 3339."""
 
 
 class InvalidSpec(Exception):
@@ -40,10 +42,10 @@ class Rule:
     """
 
     cel: str
-    holds: Callable[[Any], bool]
+    holds: Callable[..., bool]
     message: str
     at: str = ""
-    value: tuple[str, Callable[[Any], object]] | None = None
+    value: tuple[str, Callable[..., object]] | None = None
 
     def schema(self) -> Obj:
         """The rule as an entry of x-kubernetes-validations."""
@@ -56,11 +58,20 @@ class Rule:
             found["messageExpression"] = f"{template}.format([{self.value[0]}])"
         return found | ({"fieldPath": f".{self.at}"} if self.at else {})
 
-    def sentence(self, model: object, at: str = "") -> str:
+    def sentence(self, *models: object, at: str = "") -> str:
         """What to say of a model that breaks the rule, and that stands at `at` in the resource."""
         where = ".".join(part for part in (at, self.at) if part)
-        said = self.message if self.value is None else self.message.replace("{}", str(self.value[1](model)))
+        said = self.message if self.value is None else self.message.replace("{}", str(self.value[1](*models)))
         return f"{where}: {said}" if where else said
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Rule):
+    """What a model must be to what it was, asked only where it was there before.
+
+    `cel` knows the former model as `oldSelf`; `holds`, and the second part of `value`, take it as a second argument.
+    The API server asks none of these within the items of a list.
+    """
 
 
 class SpecModel(BaseModel):
@@ -169,16 +180,40 @@ class CustomResource(Generic[Spec]):
         return not status.is_current(self.obj)
 
 
-def broken(model: SpecModel, at: str) -> list[str]:
+def broken(model: SpecModel, at: str, before: SpecModel | None = None) -> list[str]:
     """A sentence for each rule that a model, or a model within it, breaks.
 
     Args:
         model: a parsed model.
         at: where it stands in the resource, such as `spec`.
+        before: what it was; without it, no Transition is asked.
     """
-    said = [rule.sentence(model, at) for rule in model.RULES if not rule.holds(model)]
+    said = _broken(model.RULES, model, before, at)
+    former = dict(_inner(before)) if before is not None else {}
     for path, inner in _inner(model):
-        said += broken(inner, f"{at}.{path}")
+        said += broken(inner, f"{at}.{path}", former.get(path) if "[" not in path else None)
+    return said
+
+
+def contradictions(
+    resource: CustomResource[Spec], rules: Iterable[Rule], before: CustomResource[Spec] | None = None
+) -> list[str]:
+    """A sentence for each rule that a resource breaks: its kind's own, about the whole resource, and its spec's.
+
+    Args:
+        rules: about the whole resource, as `crd.Resource` has them.
+        before: what the resource was; without it, no Transition is asked.
+    """
+    wrong = _broken(rules, resource, before, "")
+    return wrong + broken(resource.spec, at="spec", before=before.spec if before is not None else None)
+
+
+def _broken(rules: Iterable[Rule], model: object, before: object | None, at: str) -> list[str]:
+    said = []
+    for rule in rules:
+        models = (model, before) if isinstance(rule, Transition) else (model,)
+        if None not in models and not rule.holds(*models):
+            said.append(rule.sentence(*models, at=at))
     return said
 
 
@@ -236,9 +271,7 @@ class Condition(SpecModel):
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
     reason: Annotated[str, Field(max_length=1024)] = Field(description="Why, in one word for machines.")
     message: Annotated[str, Field(max_length=32768)] = Field(description="Why, in a sentence for people.")
-    last_transition_time: str = Field(
-        description="When status last changed.", json_schema_extra={"format": "date-time"}
-    )
+    last_transition_time: Time = Field(description="When status last changed.")
     observed_generation: int = Field(
         description="The generation of the spec that it tells of.", json_schema_extra=INT64
     )

@@ -8,10 +8,11 @@ Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from shared.kube import Obj
-from shared.plan import Progress, Verdict
+from shared.plan import Progress, Step, Verdict
 
 READY = "Ready"
 RECONCILING = "Reconciling"
@@ -51,6 +52,17 @@ def is_current(resource: Obj) -> bool:
     """Whether a resource's status tells of its present spec."""
     observed = (resource.get("status") or {}).get("observedGeneration")
     return bool(observed == resource["metadata"].get("generation"))
+
+
+def announced(resource: Obj, step: Step) -> Step:
+    """A step that is said before it is done: without its actions until its reason stands in the status.
+
+    For what people would want to know of even if the operator stopped right after it: the status, and the event that
+    goes with it, are written only when nothing is left to do for the moment.
+    """
+    said = condition(resource, READY)
+    told = said.get("reason") == step.reason or str(said.get("message", "")).startswith(step.message)
+    return step if told else dataclasses.replace(step, actions=(), requeue=0)
 
 
 def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str) -> list[Obj]:

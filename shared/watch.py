@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,9 +24,8 @@ from yarl import URL
 
 from shared.cache import Cache, Relist
 from shared.connection import Configuration, authorization, open_session
+from shared.controller import Controller
 from shared.kube import Kind, Kube, KubeError, Obj, complete
-from shared.queue import Key
-from shared.reconciler import Controller
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +37,11 @@ PAGE = 500
 
 
 class Watch:
-    """Keeps a cache true to the API server.
+    """Keeps caches true to the API server. What several controllers look at is watched once.
 
     Args:
-        controller: what is watched: its kind, and what it owns.
-        cache: what is kept.
+        caches: what is kept, by the controller that it is kept for: of its kind, and of what it owns.
         namespaces: where; empty for all.
-        changed: hears of every resource about which a list said something new.
 
     Attributes:
         synced: set once everything was listed.
@@ -52,25 +49,27 @@ class Watch:
 
     def __init__(
         self,
-        controller: Controller[Any, Any],
-        cache: Cache,
+        caches: Sequence[tuple[Controller[Any, Any], Cache]],
         *,
         kube: Kube,
         configuration: Configuration,
         namespaces: tuple[str, ...],
-        changed: Callable[[Key], None],
     ) -> None:
-        self._controller = controller
-        self._cache = cache
         self._kube = kube
         self._configuration = configuration
         self._namespaces = namespaces
-        self._changed = changed
+        self._takers: dict[Kind, list[Cache]] = {}
+        self._labels: dict[Kind, str] = {}
+        for controller, cache in caches:
+            for kind in controller.kinds:
+                self._takers.setdefault(kind, []).append(cache)
+                labels = controller.labels_of(kind)
+                self._labels[kind] = labels and self._labels.get(kind, labels)  # "": somebody wants all of them
         self._collections = {
-            kind.path(namespace): (kind, namespace) for kind in controller.kinds for namespace in namespaces or (None,)
+            kind.path(namespace): (kind, namespace) for kind in self._takers for namespace in namespaces or (None,)
         }
         self._prefix = urlsplit(configuration.host).path.rstrip("/")  # of an API server behind a proxy
-        self._relists: dict[str, Relist] = {}
+        self._relists: dict[str, list[Relist]] = {}
         self._unlisted = set(self._collections)
         self.synced = asyncio.Event()
 
@@ -93,10 +92,10 @@ class Watch:
                     delay = min(2 * delay, 30.0)
 
     async def _relist(self, kind: Kind, namespace: str | None) -> None:
-        relist, labels, after = Relist(self._cache, kind, namespace), self._controller.labels_of(kind), ""
+        relists, after = self._begin(kind, namespace), ""
         while True:
-            page = await self._kube.list(kind, namespace, labels=labels, limit=PAGE, after=after)
-            self._tell(relist.take(page))
+            page = await self._kube.list(kind, namespace, labels=self._labels[kind], limit=PAGE, after=after)
+            _take(relists, page)
             after = page["metadata"].get("continue") or ""
             if not after:
                 return
@@ -130,7 +129,7 @@ class Watch:
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
-        for kind in self._controller.kinds:
+        for kind in self._takers:
             on_event = kopf.on.event(
                 group=kind.group, version=kind.version, plural=kind.plural, id=kind.plural, registry=registry
             )
@@ -146,8 +145,9 @@ class Watch:
         settings.watching.chunk_size = PAGE
         settings.networking.request_timeout = 30
         settings.networking.error_backoffs = _Patience()
-        for kind in self._controller.owns:
-            settings.watching.label_selectors[kind.group, kind.plural] = self._controller.labels_of(kind)
+        for kind, labels in self._labels.items():
+            if labels:
+                settings.watching.label_selectors[kind.group, kind.plural] = labels
         return settings
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
@@ -166,7 +166,7 @@ class Watch:
                 await super().start(connection)
                 collection = watch._collection(self.url) if self.ok else None
                 if collection and "watch" in self.url.query:
-                    self.content = Entered(self.content, watch._cache, collection[0])  # type: ignore[assignment]
+                    self.content = Entered(self.content, watch._takers[collection[0]], collection[0])  # type: ignore[assignment]
                 return self
 
             async def json(self, **options: Any) -> Any:
@@ -188,17 +188,16 @@ class Watch:
         """
         kind, namespace = collection
         if "continue" not in url.query:
-            self._relists[url.path] = Relist(self._cache, kind, namespace)
-        self._tell(self._relists[url.path].take(complete(kind, page)))
+            self._relists[url.path] = self._begin(kind, namespace)
+        _take(self._relists[url.path], complete(kind, page))
         if not page["metadata"].get("continue"):
             self._unlisted.discard(kind.path(namespace))
             if not self._unlisted:
                 self.synced.set()
         return {**page, "items": []}
 
-    def _tell(self, keys: set[Key]) -> None:
-        for key in keys:
-            self._changed(key)
+    def _begin(self, kind: Kind, namespace: str | None) -> list[Relist]:
+        return [Relist(cache, kind, namespace) for cache in self._takers[kind]]
 
 
 class _Patience:
@@ -220,16 +219,21 @@ def _cause(error: BaseException | None) -> BaseException | None:
     return error
 
 
+def _take(relists: Iterable[Relist], page: Obj) -> None:
+    for relist in relists:
+        relist.cache.report(relist.take(page))
+
+
 def _nothing_is_left(**_: Any) -> None:
     """What there is a handler for is watched; the cache has taken all that a handler would be told."""
 
 
 class Entered:
-    """A watch's stream, whose objects enter a cache as they are read; only bookmarks and errors are read further."""
+    """A watch's stream, whose objects enter caches as they are read; only bookmarks and errors are read further."""
 
-    def __init__(self, content: aiohttp.StreamReader, cache: Cache, kind: Kind) -> None:
+    def __init__(self, content: aiohttp.StreamReader, caches: Sequence[Cache], kind: Kind) -> None:
         self._content = content
-        self._cache = cache
+        self._caches = caches
         self._kind = kind
 
     def __getattr__(self, name: str) -> Any:
@@ -240,16 +244,14 @@ class Entered:
         async for chunk in self._content.iter_chunked(size):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                if not _enter(self._cache, self._kind, json.loads(line)):
+                if not _enter(self._caches, self._kind, json.loads(line)):
                     yield line + b"\n"
 
 
-def _enter(cache: Cache, kind: Kind, event: Obj) -> bool:
+def _enter(caches: Sequence[Cache], kind: Kind, event: Obj) -> bool:
     """Enter what a watch tells of an object; False if it tells of something else."""
-    if event["type"] in ("ADDED", "MODIFIED"):
-        cache.seen(kind, event["object"])
-    elif event["type"] == "DELETED":
-        cache.gone(kind, event["object"])
-    else:
+    if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
         return False
+    for cache in caches:
+        (cache.gone if event["type"] == "DELETED" else cache.seen)(kind, event["object"])
     return True

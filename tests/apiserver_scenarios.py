@@ -14,6 +14,8 @@ from shared.kube import (
     AUTOSCALER,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
     SERVICE,
     STATEFUL_SET,
     Kind,
@@ -313,6 +315,67 @@ def a_stateful_set_with_volumes(do: Do) -> None:
     do("op", "delete", STATEFUL_SET)
 
 
+def claim(size: str = "1Gi", **spec: Any) -> Obj:
+    """A PersistentVolumeClaim `it`, or a template of one."""
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "it"}, "spec": asked}
+
+
+def a_stateful_set_with_claims(do: Do) -> None:
+    def made(template: Obj, **spec: Any) -> Obj:
+        return stateful_set(updateStrategy={"type": "OnDelete"}, volumeClaimTemplates=[template], **spec)
+
+    labelled = {**claim(), "metadata": {"name": "it", "labels": {"app": "it"}}}
+    bare = {key: part for key, part in labelled.items() if key not in ("apiVersion", "kind")}
+    seen = ["spec.updateStrategy", "spec.volumeClaimTemplates"]
+    do("op", "apply", STATEFUL_SET, made(bare), see=seen)
+    do("op", "apply", STATEFUL_SET, made(bare))
+    do("op", "apply", STATEFUL_SET, made(claim("2Gi")))
+    keeps = {"whenScaled": "Retain", "whenDeleted": "Delete"}
+    policy = ["spec.persistentVolumeClaimRetentionPolicy"]
+    do("op", "apply", STATEFUL_SET, made(bare, persistentVolumeClaimRetentionPolicy=keeps), see=policy)
+    do("op", "apply", STATEFUL_SET, made(bare), see=policy)
+    do("person", "merge", STATEFUL_SET, {"spec": {"volumeClaimTemplates": None}})
+    do("op", "delete", STATEFUL_SET)
+
+
+def a_claim(do: Do) -> None:
+    do("op", "apply", PERSISTENT_VOLUME_CLAIM, claim(), see=["spec", "status", "metadata.finalizers"])
+    do("op", "apply", PERSISTENT_VOLUME_CLAIM, claim("512Mi"))
+    do("op", "apply", PERSISTENT_VOLUME_CLAIM, claim(storageClassName="other"))
+    do("person", "merge", PERSISTENT_VOLUME_CLAIM, {"metadata": {"labels": {"a": "1"}}}, see=["metadata.labels"])
+    bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    do("binder", "merge", PERSISTENT_VOLUME_CLAIM, {"spec": {"volumeName": "volume-1"}}, see=["spec"])
+    do("binder", "merge", PERSISTENT_VOLUME_CLAIM, {"status": bound}, subresource="status", see=["status"])
+    do("op", "apply", PERSISTENT_VOLUME_CLAIM, claim())
+    do("op", "apply", PERSISTENT_VOLUME_CLAIM, claim("2Gi", storageClassName="other"))
+    do("op", "delete", PERSISTENT_VOLUME_CLAIM)
+    do("op", "delete", PERSISTENT_VOLUME_CLAIM)
+    do("protector", "merge", PERSISTENT_VOLUME_CLAIM, {"metadata": {"finalizers": None}})
+    do("person", "get", PERSISTENT_VOLUME_CLAIM)
+
+
+def a_pod_is_labelled(do: Do) -> None:
+    pod: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it", "labels": {"app": "it"}}}
+    container = {"name": "main", "image": "image:1", "terminationMessagePolicy": "FallbackToLogsOnError"}
+    seen = ["metadata.labels", "spec.containers", "status.phase"]
+    running = {"automountServiceAccountToken": False, "containers": [container]}
+    do("controller", "create", POD, {**pod, "spec": running}, see=seen)
+    labels = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it", "labels": {"serves": "clients"}}}
+    do("op", "apply", POD, labels, see=seen)
+    do("op", "apply", POD, labels)
+    do("op", "apply", POD, {**labels, "metadata": {**labels["metadata"], "labels": {}}}, see=seen[:1])
+    do(
+        "op",
+        "apply",
+        POD,
+        {**labels, "metadata": {**labels["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}},
+    )
+    do("op", "merge", POD, {"spec": {"containers": [{**container, "args": ["-v"]}]}})
+    do("op", "delete", POD)
+    do("op", "apply", POD, labels)
+
+
 def a_disruption_budget(do: Do) -> None:
     def budget(**given: Any) -> Obj:
         spec = {"selector": {"matchLabels": {"app": "it"}}, "unhealthyPodEvictionPolicy": "AlwaysAllow", **given}
@@ -368,6 +431,9 @@ STORIES: dict[str, Story] = {
         what_cannot_change,
         updates,
         a_stateful_set_with_volumes,
+        a_stateful_set_with_claims,
+        a_claim,
+        a_pod_is_labelled,
         a_disruption_budget,
         an_autoscaler,
     )

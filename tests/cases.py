@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -12,10 +13,11 @@ class Case:
 
     Attributes:
         name: what it shows.
-        spec: the spec; size 1 unless it says otherwise.
+        spec: what it gives; `...` takes a field of `base` away.
         says: words that the API server's refusal holds.
         advises: words that the operator's own refusal holds; empty where only the API server refuses.
         resource: the resource's name.
+        base: what stands in the spec unless `spec` says otherwise.
     """
 
     name: str
@@ -23,13 +25,43 @@ class Case:
     says: str = ""
     advises: str = ""
     resource: str = "cache"
+    base: dict[str, Any] = field(default_factory=lambda: {"size": 1})
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def whole_spec(self) -> dict[str, Any]:
-        return {key: value for key, value in ({"size": 1} | self.spec).items() if value is not ...}
+        return {key: value for key, value in (self.base | self.spec).items() if value is not ...}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A spec that follows another, and what is said of that.
+
+    Attributes:
+        name: what it shows.
+        old: the case that was accepted before.
+        new: the case that is to follow.
+        says: words that the API server's refusal holds; empty where it is taken.
+        advises: words that the operator's own refusal holds.
+        status: what stands in the status meanwhile.
+    """
+
+    name: str
+    old: Case
+    new: Case
+    says: str = ""
+    advises: str = ""
+    status: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def over(base: dict[str, Any], cases: Iterable[Case]) -> tuple[Case, ...]:
+    """The same cases, for a kind whose spec needs something else to stand."""
+    return tuple(replace(case, base=base) for case in cases)
 
 
 def at_least(path: str, value: int, least: int, **beside: Any) -> Case:

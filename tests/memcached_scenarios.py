@@ -26,7 +26,7 @@ from shared.testing.scenario import (
 )
 from tests.unit.memcached.fleet import Fleet, certificate, secret, tls_secret
 
-OPTIONS = parse_options("memcached-operator", "memcached", ["--exporter-image", "example.com/memcached-operator:1"], {})
+OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
 
 
 class Servers(Fleet):
@@ -157,7 +157,7 @@ SCENARIOS = (
     ),
     Scenario(
         "a stranger's Service in the way",
-        (apply(size=1), delete(SERVICE)),
+        (apply(size=1), untold(delete(SERVICE))),
         given=(create(SERVICE, "cache", spec={"ports": [{"port": 80}]}),),
     ),
 )

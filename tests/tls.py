@@ -20,15 +20,20 @@ class Authority:
         self.certificate = directory / f"{name}.crt"
         self.certificate.write_text(self._pair.certificate)
 
-    def issue(self, name: str, *hosts: str, days: int = 1) -> tuple[Path, Path]:
-        """Files of a certificate and its key, for clients, and for servers if it has hosts; overwrites earlier ones.
+    def issue(
+        self, name: str, *hosts: str, days: int = 1, named: bool = True, client: bool = True
+    ) -> tuple[Path, Path]:
+        """Files of a certificate and its key, for servers if it has hosts; overwrites earlier ones.
 
         Args:
+            name: of the files, and common name.
             days: from when it was valid until it is not; a negative number for one that has expired.
+            named: whether it bears a common name.
+            client: whether it is good for clients.
         """
         ends = self._ends if days > 0 else self._begins
         begins = self._begins if days > 0 else ends + timedelta(days=days)
-        pair = authority.issue(self._pair, name, begins=begins, ends=ends, hosts=hosts, client=True)
+        pair = authority.issue(self._pair, name * named, begins=begins, ends=ends, hosts=hosts, client=client)
         files = self._directory / f"{name}.crt", self._directory / f"{name}.key"
         for file, text in zip(files, pair, strict=True):
             file.write_text(text)

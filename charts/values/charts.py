@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from charts.values.operator import Global, Image, ImageRepository, Operator, Values
+from charts.values.operator import Global, Image, ImageRepository, Operator, Rbac, Values
 
 
 class MemcachedOperator(Operator):
@@ -14,6 +14,34 @@ class MemcachedOperator(Operator):
     operand_image_repository: ImageRepository = Field(
         "memcached", description="Where memcached's images come from if a resource names a version only."
     )
+
+
+class EtcdRbac(Rbac):
+    """Rights, with those that can be left out where no cluster needs them."""
+
+    self_signed: bool = Field(
+        True,
+        description="The operator may create and change Secrets, for clusters with tls.mode self. False: it can only "
+        "read those that resources name.",
+    )
+    cert_manager: bool = Field(
+        True, description="The operator may ask cert-manager for certificates, for clusters with tls.mode certManager."
+    )
+
+
+class EtcdOperator(Operator):
+    """The values of charts/etcd-operator."""
+
+    image: Image = Field(Image(repository="platform/etcd-operator"), description="The operator's image.")
+    operand_image_repository: ImageRepository = Field(
+        "etcd",
+        description="Where etcd's images come from if a resource names a version only: where your registry keeps them, "
+        "tagged as etcd's own are, such as v3.6.16.",
+    )
+    agent_image: str = Field(
+        "", description="Image of the pods that take and restore snapshots; empty: the operator's own image."
+    )
+    rbac: EtcdRbac = Field(EtcdRbac(), description="Rights.")
 
 
 class Part(BaseModel):
@@ -30,8 +58,13 @@ class Platform(Values):
     global_: Global = Field(
         Global(), alias="global", exclude=True, description="Values for every part of an umbrella chart; none is read."
     )
+    etcd: Part = Field(Part(), description="The etcd operator; it takes all values of ../etcd-operator.")
     memcached: Part = Field(Part(), description="The memcached operator; it takes all values of ../memcached-operator.")
 
 
-CHARTS: dict[str, type[Values]] = {"memcached-operator": MemcachedOperator, "platform": Platform}
+CHARTS: dict[str, type[Values]] = {
+    "etcd-operator": EtcdOperator,
+    "memcached-operator": MemcachedOperator,
+    "platform": Platform,
+}
 """The values of each chart that takes any, by the chart's directory."""

@@ -228,7 +228,9 @@ class Operator(Values):
     operand_image_repository: ImageRepository = Field(
         description="Where images come from if a resource names a version only."
     )
-    exporter_image: str = Field("", description="Image of the metrics sidecar; empty: the operator's own image.")
+    agent_image: str = Field(
+        "", description="Image of what the operator puts beside or before its databases; empty: the operator's own."
+    )
     crds: Crds = Field(Crds(), description="The CRDs. They, and so your resources, always outlive the release.")
     rbac: Rbac = Field(Rbac(), description="Rights.")
     service_account: ServiceAccount = Field(ServiceAccount(), description="The operator's account.")

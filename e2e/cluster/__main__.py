@@ -116,8 +116,8 @@ def _say_what_next(steps: Steps, target: Target, total: float) -> None:
     steps.say(f"""
 Next:
   export KUBECONFIG={target.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")}
-  kubectl get memcached                       # kubectl: .venv/bin/kubectl, if you have none
-  kubectl describe memcached                  # conditions and events tell the story
+  kubectl get platform                        # kubectl: .venv/bin/kubectl, if you have none
+  kubectl describe platform                   # conditions and events tell the story
   kubectl scale memcached/<name> --replicas=3
   make status, make test-e2e, make down""")
 
@@ -148,7 +148,7 @@ def status(_: argparse.Namespace) -> None:
     if config is None and not os.environ.get("KUBECONFIG"):
         raise ClusterError("no cluster of this clone is up, and KUBECONFIG names no other", "make up")
     print(f"kubeconfig {config or 'as kubectl finds it'}\n")
-    for wanted in ("nodes", "pods --all-namespaces", "memcacheds --all-namespaces"):
+    for wanted in ("nodes", "pods --all-namespaces", "platform --all-namespaces"):
         try:
             print(kubectl("get", *wanted.split(), "--output=wide", kubeconfig=config))
         except ClusterError as error:

@@ -24,7 +24,10 @@ GO = Path(__file__).parent / "go"
 
 @dataclass(frozen=True)
 class Program:
-    """One build: a directory under go/, the package to build there, and the names the result is called by."""
+    """One build: a directory under go/, the package to build there, and the names the result is called by.
+
+    Several packages, with blanks between them, become a file each, named in their order.
+    """
 
     module: str
     package: str
@@ -50,10 +53,21 @@ KUBECONFORM = Program(
 )
 ALL = (KUBERNETES, COREDNS, PAUSE, HELM, KUBECONFORM)
 
+_ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
+_ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"
+ETCD = {
+    "3.7.3": Program(module="etcd-3.7", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.6.16": Program(module="etcd-3.6", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.5.35": Program(module="etcd-3.5", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.5.21": Program(module="etcd-3.5.21", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
+    "3.4.13": Program(module="etcd-3.4", package=_ETCD_3_4, names=("etcd", "etcdctl")),
+}
+"""The newest of each minor version; 3.5.21, too old for an upgrade to 3.6; 3.4.13, which the seed's manifest names."""
+
 
 def is_built(program: Program) -> bool:
     """Whether the cache has it."""
-    return _place(program).exists()
+    return place(program).exists()
 
 
 def build(program: Program) -> Path:
@@ -62,21 +76,22 @@ def build(program: Program) -> Path:
     Raises:
         ClusterError: Go is missing, or the build failed.
     """
-    place = _place(program)
-    if place.exists():
-        return place
+    built = place(program)
+    if built.exists():
+        return built
     if shutil.which("go") is None:
         raise ClusterError(
             f"{program.module} must be built, but Go is not on the PATH",
             "install Go 1.26 or newer (Debian's older golang-go fetches the right one by itself)",
         )
-    with locked(place.name), tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        if not place.exists():
+    # One at a time: Go takes all cores by itself.
+    with locked("go"), locked(built.name), tempfile.TemporaryDirectory(dir=built.parent) as scratch:
+        if not built.exists():
             _go_build(program, Path(scratch))
             Path(scratch).chmod(0o755)
-            os.rename(scratch, place)  # noqa: PTH104 (TemporaryDirectory then finds nothing to remove)
+            os.rename(scratch, built)  # noqa: PTH104 (TemporaryDirectory then finds nothing to remove)
             Path(scratch).mkdir()
-    return place
+    return built
 
 
 def find(name: str) -> Path:
@@ -98,21 +113,28 @@ def _go_build(program: Program, directory: Path) -> None:
     version = _version(program)
     major, minor = [*version.lstrip("v").split("."), "", ""][:2]
     stamp = program.version_flag.format(version=version, major=major, minor=minor)
+    packages = program.package.split()
+    output = f"{directory}/" if len(packages) > 1 else directory / program.module
     run(
         "nice", "go", "build", "-trimpath", "-mod=readonly", f"-ldflags=-s -w {stamp}".rstrip(),
-        "-o", directory / program.module, program.package,
+        "-o", output, *packages,
         cwd=GO / program.module,
         env={**os.environ, "CGO_ENABLED": "0"},  # static: runs FROM scratch, and needs no C compiler
         log=CACHE / "bin" / f"{program.module}.log",
         timeout=3600,
         mend="the Go module proxy must be reachable and the disk hold 5 GB; then run it again, it goes on where it was",
     )  # fmt: skip
+    if len(packages) > 1:
+        for package, name in zip(packages, program.names, strict=True):
+            (directory / Path(re.sub(r"/v\d+$", "", package)).name).rename(directory / name)
+        return
     for name in program.names:
         if name != program.module:
             (directory / name).symlink_to(program.module)
 
 
-def _place(program: Program) -> Path:
+def place(program: Program) -> Path:
+    """Where a program's binaries are once it is built."""
     digest = hashlib.sha256(repr(program).encode())
     for path in sorted((GO / program.module).iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import host, images, network, node, processes, snapshot, teardown
+from e2e.cluster import host, images, network, node, processes, snapshot, teardown, volumes
 from e2e.cluster.commands import run
 from e2e.cluster.console import Steps
 from e2e.cluster.controlplane import ControlPlane
@@ -121,13 +121,9 @@ def _same(running: Cluster, count: int) -> None:
 
 def _control_plane(addresses: list[NodeAddress], record: Record) -> ControlPlane:
     network.make_bridge(addresses)
-    volumes = STATE / "volumes"
-    volumes.mkdir(parents=True)
-    if host.VOLUMES.exists():
-        raise ClusterError(f"{host.VOLUMES}, where volumes are made, is there already", f"rm -r {host.VOLUMES}")
-    host.VOLUMES.symlink_to(volumes)
     plane = ControlPlane(STATE / "control-plane", network.HOST_ADDRESS, network.API_PORT, on_start=record.add)
     plane.start()
+    record.add(volumes.start(plane, STATE / "volumes"))
     KUBECONFIG.write_bytes(plane.kubeconfig.read_bytes())
     KUBECONFIG.chmod(0o600)
     return plane

@@ -197,7 +197,6 @@ class ControlPlane:
             "--kube-api-qps=500",  # its own throttle would make a start take 8 s instead of 4
             "--kube-api-burst=1000",
             "--horizontal-pod-autoscaler-sync-period=5s",
-            "--enable-hostpath-provisioner=true",
             "--leader-elect=false",
             "--secure-port=0",
         ]

@@ -32,7 +32,6 @@ PACKAGES = {
 NEEDED_DISK_GB = 4
 NEEDED_DISK_COLD_GB = 12
 NEEDED_MEMORY_GB = 2
-VOLUMES = Path("/tmp/hostpath_pv")  # Kubernetes' host-path provisioner has the path built in
 
 CHANGED_BY_KUBELET = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
                       "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")  # fmt: skip

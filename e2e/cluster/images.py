@@ -22,6 +22,9 @@ from e2e.cluster.paths import CACHE, REPOSITORY
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"
 MEMCACHED_VERSIONS = {"trixie": "1.6.38", "bookworm": "1.6.18"}
+ETCD_TAGS = {version: f"etcd:v{version}" for version in binaries.ETCD} | {
+    "3.4.13": "cnych/etcd:v3.4.13"  # the seed's name for it
+}
 KEPT = 3  # archives kept of one image: switching between branches builds nothing anew
 
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -40,6 +43,7 @@ class Image:
         sources: files and directories whose content decides whether it must be made anew.
         arguments: build arguments.
         suite: the Debian suite it is FROM; None for one from scratch.
+        program: what must be built before, for its context is where that is put; None for nothing.
     """
 
     tag: str
@@ -48,6 +52,7 @@ class Image:
     sources: tuple[Path, ...]
     arguments: Mapping[str, str] = field(default_factory=dict)
     suite: str | None = None
+    program: binaries.Program | None = None
 
     @property
     def archive(self) -> Path:
@@ -68,6 +73,11 @@ def cluster_images() -> list[Image]:
 
 def operand_images() -> list[Image]:
     """The databases, in every version the tests need."""
+    return [*memcached_images(), *etcd_images()]
+
+
+def memcached_images() -> list[Image]:
+    """Servers of memcached by the versions of Debian's packages."""
     directory = IMAGES / "memcached"
     return [
         Image(
@@ -79,6 +89,20 @@ def operand_images() -> list[Image]:
             suite=suite,
         )
         for suite, version in MEMCACHED_VERSIONS.items()
+    ]
+
+
+def etcd_images() -> list[Image]:
+    """Servers of etcd as in its own images: the programs and nothing else."""
+    return [
+        Image(
+            tag=ETCD_TAGS[version],
+            containerfile=IMAGES / "etcd" / "Containerfile",
+            context=binaries.place(program),
+            sources=(binaries.GO / program.module,),
+            program=program,
+        )
+        for version, program in binaries.ETCD.items()
     ]
 
 
@@ -115,6 +139,8 @@ def build(image: Image) -> Path:
     archive = image.archive
     if archive.exists():
         return archive
+    if image.program:
+        binaries.build(image.program)
     with binaries.locked("images"):  # one build at a time: buildah's storage and two cores are shared
         if not archive.exists():
             if image.suite:

@@ -1,9 +1,11 @@
 """The platform on a cluster: the Helm release `platform`, and the samples."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 from e2e.cluster import binaries
 from e2e.cluster.cluster import kubectl
@@ -17,6 +19,9 @@ NAMESPACE = "platform-system"
 CHARTS = REPOSITORY / "charts"
 SAMPLES = REPOSITORY / "samples"
 APPLIED_SAMPLES = ("small", "complete")
+
+PATIENCE = 300
+"""Seconds that a sample may take: members of etcd join one after the other."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,20 @@ def apply_samples(kubeconfig: Path | None, say: Callable[[str], None]) -> list[P
                 raise
             say(f"{sample.relative_to(REPOSITORY)} was changed on the cluster by hand: left as it is")
     for sample in samples:
-        kubectl(
-            "wait", "--for=condition=Ready", "--timeout=180s", "--filename", sample, kubeconfig=kubeconfig, timeout=200
-        )
+        for resource, namespace in _resources(sample):
+            kubectl(
+                "wait", "--for=condition=Ready", f"--timeout={PATIENCE}s", resource, "--namespace", namespace,
+                kubeconfig=kubeconfig, timeout=PATIENCE + 20,
+            )  # fmt: skip
     return samples
+
+
+def _resources(sample: Path) -> Iterator[tuple[str, str]]:
+    """What operators make Ready of a sample, as kubectl takes it, with its namespace; not Secrets and the like."""
+    for obj in yaml.safe_load_all(sample.read_text()):
+        group = obj["apiVersion"].rpartition("/")[0]
+        if "." in group and not group.endswith(".k8s.io"):
+            yield f"{obj['kind']}.{group}/{obj['metadata']['name']}", obj["metadata"].get("namespace", "default")
 
 
 def _refuse_rivals(helm: Helm) -> None:

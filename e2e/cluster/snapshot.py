@@ -32,7 +32,6 @@ FILES = (
     "/run/kubernetes",
     "/run/netns",
     "/run/platform-cluster",
-    "/tmp/hostpath_pv",
     "/var/lib/cni",
     "/var/lib/containerd",
     "/var/lib/containers",

@@ -25,8 +25,6 @@ def take_down() -> bool:
     cgroups.remove(NODE_PREFIX)
     if record:
         host.take_back(record)
-    if host.VOLUMES.is_symlink():
-        host.VOLUMES.unlink()
     states = {STATE, record.state} if record else {STATE}
     found = record is not None or STATE.exists()
     for state in states:
@@ -37,7 +35,7 @@ def take_down() -> bool:
 
 def is_ours(line: str) -> bool:
     """Whether a line of a snapshot speaks of something by a name that only this cluster gives."""
-    return any(mark in line for mark in (network.BRIDGE, network.CABLE, NODE_PREFIX, str(STATE), str(host.VOLUMES)))
+    return any(mark in line for mark in (network.BRIDGE, network.CABLE, NODE_PREFIX, str(STATE)))
 
 
 def _remove_tree(directory: Path) -> None:

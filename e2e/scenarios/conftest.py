@@ -60,4 +60,9 @@ def release(found_release: Release, operator: Operator) -> Iterator[Release]:
 
 @pytest.fixture
 def operator(system: Kubectl) -> Operator:
-    return Operator(system)
+    return Operator(system, "memcached")
+
+
+@pytest.fixture
+def etcd_operator(system: Kubectl) -> Operator:
+    return Operator(system, "etcd")

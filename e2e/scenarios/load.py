@@ -15,7 +15,7 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import ProtocolError
 
 from e2e.scenarios.commands import until
-from e2e.scenarios.memcached import manifest
+from e2e.scenarios.memcached import Memcached
 
 GROUP, VERSION, PLURAL = "cache.example.com", "v1alpha1", "memcacheds"
 
@@ -33,12 +33,14 @@ class Memcacheds:
 
     def create(self, name: str, **spec: Any) -> None:
         """Raises kubernetes.client.ApiException if the API server refuses it."""
-        self._api.create_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURAL, manifest(name, **spec))
+        self._api.create_namespaced_custom_object(
+            GROUP, VERSION, self.namespace, PLURAL, Memcached.manifest(name, **spec)
+        )
 
     def try_out(self, name: str, **spec: Any) -> tuple[dict[str, Any], str]:
         """What a creation would make, without making it, and what the API server warns of; raises as `create` does."""
         resource, _, headers = self._api.create_namespaced_custom_object_with_http_info(
-            GROUP, VERSION, self.namespace, PLURAL, manifest(name, **spec), dry_run="All"
+            GROUP, VERSION, self.namespace, PLURAL, Memcached.manifest(name, **spec), dry_run="All"
         )
         return resource, headers.get("Warning", "")
 

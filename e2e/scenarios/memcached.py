@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from e2e.scenarios.clients import Access, Names
 from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.resource import Resource
 
 
-def manifest(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "cache.example.com/v1alpha1",
-        "kind": "Memcached",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def conditions(resource: dict[str, Any]) -> dict[str, str]:
-    return {found["type"]: found["status"] for found in resource.get("status", {}).get("conditions", ())}
-
-
-def condition(resource: dict[str, Any], named: str) -> dict[str, Any]:
-    """One of its conditions, whole; KeyError if it has none of that name."""
-    found: dict[str, Any] = {each["type"]: each for each in resource.get("status", {}).get("conditions", ())}[named]
-    return found
-
-
-def uids(kubectl: Kubectl) -> set[str]:
-    """The UIDs of all pods of a namespace."""
-    return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
-
-
-class Memcached:
+class Memcached(Resource):
     """One Memcached in a namespace.
 
     Args:
         access: what its clients must bring; by default nothing but a way to find its servers.
     """
 
+    API_VERSION = "cache.example.com/v1alpha1"
+    KIND = "Memcached"
+
     def __init__(self, kubectl: Kubectl, name: str, access: Access | None = None) -> None:
-        self.kubectl = kubectl
-        self.name = name
+        super().__init__(kubectl, name)
         self.access = access or Access(names=Names(kubectl))
 
     @classmethod
     def create(cls, kubectl: Kubectl, name: str, access: Access | None = None, **spec: Any) -> Memcached:
-        kubectl.apply(manifest(name, **spec))
+        kubectl.apply(cls.manifest(name, **spec))
         return cls(kubectl, name, access)
-
-    @property
-    def now(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kubectl.get("memcached", self.name)
-        return found
 
     @property
     def servers(self) -> list[str]:
@@ -63,20 +36,13 @@ class Memcached:
     def await_ready(self, size: int, *, seconds: float = 90.0) -> dict[str, Any]:
         """Wait until the current spec is reality and as many servers are there as named."""
 
-        def look() -> dict[str, Any] | None:
-            now = self.now
-            status = now.get("status", {})
-            current = status.get("observedGeneration") == now["metadata"]["generation"]
-            assert current, f"generation {now['metadata']['generation']} not observed: {status}"
-            assert conditions(now)["Ready"] == "True", status
+        def look() -> dict[str, Any]:
+            now = self.ready_now()
+            status = now["status"]
             assert len(status["servers"]) == len(status["nodes"]) == status["readyReplicas"] == size, status
             return now
 
         return until(f"{self.name} Ready with {size} servers", look, seconds=seconds)
-
-    def touch(self) -> None:
-        """Have the operator look at it now: nobody watches Secrets, so a change of one waits for the next look."""
-        self.kubectl("annotate", "memcached", self.name, "--overwrite", f"touched={time.monotonic_ns()}")
 
     def serves(self) -> int:
         """Set and get through every address of the status.
@@ -100,10 +66,3 @@ class Memcached:
             with self.access.client(server) as client:
                 found.add(client.version().decode())
         return found
-
-    def events(self) -> list[str]:
-        """The reasons of its events, in order."""
-        listed = self.kubectl.items(
-            "events", "--field-selector", f"involvedObject.kind=Memcached,involvedObject.name={self.name}"
-        )
-        return [found["reason"] for found in sorted(listed, key=lambda found: found["firstTimestamp"])]

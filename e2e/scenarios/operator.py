@@ -1,4 +1,4 @@
-"""The memcached operator of the platform's release, as its administrator sees it."""
+"""An operator of the platform's release, as its administrator sees it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Any
 
 from e2e.scenarios.commands import RELEASE, Kubectl, until
 
-NAME = f"{RELEASE}-memcached-operator"
-DEPLOYMENT = f"deployment/{NAME}"
-PODS = f"app.kubernetes.io/name=memcached-operator,app.kubernetes.io/instance={RELEASE}"
 CONTAINER = "operator"
-LEASE = "memcached-operator"
 
 
 class Operator:
@@ -20,10 +16,21 @@ class Operator:
 
     Args:
         system: a kubectl in the release's namespace.
+        of: what it operates, such as memcached.
+
+    Attributes:
+        name: of its objects.
+        deployment: its Deployment, as kubectl names it.
+        selector: of its pods.
+        lease_name: its Lease's.
     """
 
-    def __init__(self, system: Kubectl) -> None:
+    def __init__(self, system: Kubectl, of: str) -> None:
         self.system = system
+        self.lease_name = f"{of}-operator"
+        self.name = f"{RELEASE}-{self.lease_name}"
+        self.deployment = f"deployment/{self.name}"
+        self.selector = f"app.kubernetes.io/name={self.lease_name},app.kubernetes.io/instance={RELEASE}"
 
     @property
     def pods(self) -> list[dict[str, Any]]:
@@ -31,12 +38,12 @@ class Operator:
         return [pod for pod in self._all_pods() if "deletionTimestamp" not in pod["metadata"]]
 
     def _all_pods(self) -> list[dict[str, Any]]:
-        return self.system.items("pods", "-l", PODS)
+        return self.system.items("pods", "-l", self.selector)
 
     @property
     def lease(self) -> dict[str, Any]:
         """What its Lease says."""
-        spec: dict[str, Any] = self.system.get("lease", LEASE)["spec"]
+        spec: dict[str, Any] = self.system.get("lease", self.lease_name)["spec"]
         return spec
 
     @property
@@ -56,7 +63,7 @@ class Operator:
 
     def await_rollout(self) -> None:
         """Wait until as many replicas as wanted are ready, and no old one is left."""
-        self.system("rollout", "status", DEPLOYMENT, "--timeout=120s")
+        self.system("rollout", "status", self.deployment, "--timeout=120s")
 
     def await_end(self) -> None:
         """Wait until no replica runs."""
@@ -65,11 +72,11 @@ class Operator:
     @contextmanager
     def gone(self) -> Iterator[None]:
         """No replica runs within the block; afterwards as many as before."""
-        replicas = self.system.get(DEPLOYMENT)["spec"]["replicas"]
-        self.system("scale", DEPLOYMENT, "--replicas=0")
+        replicas = self.system.get(self.deployment)["spec"]["replicas"]
+        self.system("scale", self.deployment, "--replicas=0")
         try:
             self.await_end()
             yield
         finally:
-            self.system("scale", DEPLOYMENT, f"--replicas={replicas}")
+            self.system("scale", self.deployment, f"--replicas={replicas}")
             self.await_rollout()

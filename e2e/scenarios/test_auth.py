@@ -7,7 +7,8 @@ from pymemcache.exceptions import MemcacheClientError
 
 from e2e.scenarios.clients import Access, Names, users
 from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached, condition, uids
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.resource import condition, uids
 
 LOGIN = ("app", "first-secret")
 COMMANDS = (

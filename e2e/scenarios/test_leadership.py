@@ -13,7 +13,7 @@ from kubernetes import client
 from e2e.scenarios import runtime
 from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.load import Memcacheds, Pulse, watched
-from e2e.scenarios.operator import CONTAINER, LEASE, Operator
+from e2e.scenarios.operator import CONTAINER, Operator
 
 
 @pytest.fixture
@@ -38,11 +38,13 @@ class Story:
 
     @classmethod
     @contextmanager
-    def read(cls, memcacheds: Memcacheds, namespace: str) -> Iterator[Story]:
+    def read(cls, memcacheds: Memcacheds, operator: Operator) -> Iterator[Story]:
         """Read it within the block."""
         story = cls()
         leases = client.CoordinationV1Api(memcacheds.connection).list_namespaced_lease
-        with watched(leases, story._see, namespace, field_selector=f"metadata.name={LEASE}"):
+        with watched(
+            leases, story._see, operator.system.namespace, field_selector=f"metadata.name={operator.lease_name}"
+        ):
             until("the Lease is read", lambda: story.holders)
             yield story
 
@@ -55,7 +57,7 @@ class Story:
 
 def test_a_leader_that_ends_hands_over_within_two_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()["metadata"]["name"]
-    with Story.read(memcacheds, operator.system.namespace) as story, Pulse.beating(memcacheds) as pulse:
+    with Story.read(memcacheds, operator) as story, Pulse.beating(memcacheds) as pulse:
         time.sleep(1)
         operator.system("delete", "pod", leader, "--wait=false")
         until("another leads", lambda: len(story.holders) == 2, seconds=20)
@@ -69,7 +71,7 @@ def test_a_leader_that_ends_hands_over_within_two_seconds(operator: Operator, me
 
 def test_a_leader_that_is_killed_is_followed_within_twenty_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()
-    with Story.read(memcacheds, operator.system.namespace) as story, Pulse.beating(memcacheds, every=0.5) as pulse:
+    with Story.read(memcacheds, operator) as story, Pulse.beating(memcacheds, every=0.5) as pulse:
         time.sleep(1)
         runtime.signal(leader, CONTAINER, "SIGKILL")
         until("another leads", lambda: len(story.holders) == 2, seconds=20)
@@ -85,7 +87,7 @@ def test_a_leader_that_froze_finds_itself_followed_and_writes_nothing(
     operator: Operator, memcacheds: Memcacheds
 ) -> None:
     leader = operator.leader()
-    with Story.read(memcacheds, operator.system.namespace) as story, Pulse.beating(memcacheds, every=0.2) as pulse:
+    with Story.read(memcacheds, operator) as story, Pulse.beating(memcacheds, every=0.2) as pulse:
         time.sleep(1)
         runtime.signal(leader, CONTAINER, "SIGSTOP")
         try:

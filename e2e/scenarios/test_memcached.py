@@ -16,8 +16,9 @@ import pytest
 from e2e.cluster.pki import Authority
 from e2e.scenarios.clients import Access, Names, tls_client, tls_secret
 from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
-from e2e.scenarios.memcached import Memcached, conditions, manifest, uids
-from e2e.scenarios.operator import PODS, Operator
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.operator import Operator
+from e2e.scenarios.resource import conditions, uids
 
 SAMPLES = ROOT / "samples" / "memcached"
 
@@ -105,8 +106,8 @@ def test_an_operator_killed_in_the_middle_finishes_afterwards(kubectl: Kubectl, 
     names = [f"cache-{number}" for number in range(4)]
     for name in names:
         # Its webhooks are gone with it, so that one may have to ask again.
-        until(f"{name} is taken in", partial(kubectl.apply, manifest(name, size=1)))
-        operator.system("delete", "pods", "-l", PODS, "--grace-period=0", "--force", "--wait=false")
+        until(f"{name} is taken in", partial(kubectl.apply, Memcached.manifest(name, size=1)))
+        operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
     for name in names:
         Memcached(kubectl, name).await_ready(1, seconds=120)
     operator.await_rollout()
@@ -129,7 +130,7 @@ def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
 
 def test_a_bad_manifest_is_refused_with_what_to_change(kubectl: Kubectl) -> None:
     with pytest.raises(Refused) as refused:
-        kubectl.apply(manifest("cache", size=-1))
+        kubectl.apply(Memcached.manifest("cache", size=-1))
     assert "spec.size" in refused.value.said
     assert "greater than or equal to 0" in refused.value.said
     assert not kubectl.items("memcached")

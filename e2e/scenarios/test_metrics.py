@@ -16,11 +16,9 @@ from e2e.cluster.pki import Authority
 from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
 from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import NAME, Operator
+from e2e.scenarios.operator import Operator
 from e2e.scenarios.prometheus import Prometheus, job_of
 from e2e.scenarios.release import Release
-
-READER = f"{NAME}-metrics-reader"
 
 LOGIN = ("app", "secret")
 
@@ -48,7 +46,7 @@ def account(kubectl: Kubectl) -> Iterator[Account]:
 @pytest.fixture
 def authority(operator: Operator, tmp_path: Path) -> Path:
     """A file with the CA of the operator's certificate, which the Prometheus operator takes from the same Secret."""
-    held = operator.system.get("secret", f"{NAME}-certificates")["data"]["ca.crt"]
+    held = operator.system.get("secret", f"{operator.name}-certificates")["data"]["ca.crt"]
     file = tmp_path / "ca.crt"
     file.write_bytes(base64.b64decode(held))
     return file
@@ -61,7 +59,7 @@ def monitor(release: Release, name: str) -> dict[str, Any]:
 
 
 def test_prometheus_scrapes_servers_that_ask_for_passwords_and_certificates(
-    kubectl: Kubectl, found_release: Release, tmp_path: Path
+    kubectl: Kubectl, operator: Operator, found_release: Release, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "authority")
     names = [f"cache.{kubectl.namespace}.svc", f"*.cache.{kubectl.namespace}.svc"]
@@ -75,7 +73,7 @@ def test_prometheus_scrapes_servers_that_ask_for_passwords_and_certificates(
     pods = set(cache.await_ready(2)["status"]["nodes"])
     assert cache.serves() == 2
 
-    job = job_of(monitor(found_release, f"{NAME}-operands"), kubectl)
+    job = job_of(monitor(found_release, f"{operator.name}-operands"), kubectl)
     with Prometheus.scraping(tmp_path / "prometheus", [job]) as prometheus:
 
         def scraped() -> bool:
@@ -92,9 +90,9 @@ def test_prometheus_scrapes_servers_that_ask_for_passwords_and_certificates(
 def test_prometheus_scrapes_every_replica_of_the_operator_with_a_token(
     operator: Operator, found_release: Release, account: Account, authority: Path, tmp_path: Path
 ) -> None:
-    own = monitor(found_release, NAME)
+    own = monitor(found_release, operator.name)
     token = tmp_path / "token"
-    token.write_text(account("prometheus", READER))
+    token.write_text(account("prometheus", f"{operator.name}-metrics-reader"))
     job = job_of(
         own,
         operator.system,
@@ -134,7 +132,7 @@ def test_metrics_are_for_accounts_that_may_read_them(operator: Operator, account
     assert status(None) == 401
     assert status("nobodys") == 401
     assert status(account("stranger")) == 403
-    token = account("prometheus", READER)
+    token = account("prometheus", f"{operator.name}-metrics-reader")
     until("the role is known to all", lambda: status(token) == 200, seconds=10)
     with pytest.raises(OSError, match=r"refused|reset|timed out"):
         urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5)

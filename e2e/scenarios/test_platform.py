@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from e2e.scenarios.commands import RELEASE, ROOT, Helm, Kubectl, run, until
-from e2e.scenarios.memcached import Memcached, uids
-from e2e.scenarios.operator import DEPLOYMENT, Operator
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.operator import Operator
 from e2e.scenarios.release import WAITING, Release
+from e2e.scenarios.resource import uids
 
 RELEASED = ROOT / "tests" / "released"
 BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")
@@ -55,7 +56,7 @@ def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
     cache.await_ready(1)
     before, servers = cache.now, uids(kubectl)
     release.upgrade("--set", "memcached.logLevel=debug")
-    container = operator.system.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]
+    container = operator.system.get(operator.deployment)["spec"]["template"]["spec"]["containers"][0]
     assert "debug" in json.dumps(container)
     operator.await_rollout()
     kubectl("scale", "memcached", "cache", "--replicas=2")
@@ -73,7 +74,7 @@ def test_an_upgrade_from_the_release_before_and_the_way_back_leave_the_servers(
     """
     helm("upgrade", RELEASE, BEFORE_CHART, "-f", str(release.values), "--take-ownership")
     revision = json.loads(helm("list", "--filter", f"^{RELEASE}$", "-o", "json"))[0]["revision"]
-    operator.system("scale", DEPLOYMENT, "--replicas=0")
+    operator.system("scale", operator.deployment, "--replicas=0")
     operator.await_end()
     recorded = yaml.safe_load_all(BEFORE_OBJECTS.read_text())
     made = [found for found in recorded if found["metadata"]["name"] in CAN_RUN_HERE]
@@ -126,7 +127,7 @@ def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_ta
 def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, operator: Operator, helm: Helm) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
-    image = operator.system.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]["image"]
+    image = operator.system.get(operator.deployment)["spec"]["template"]["spec"]["containers"][0]["image"]
     helm("uninstall", RELEASE, *WAITING)
     make(kubectl, "deploy", "OPERATOR=memcached", f"IMG={image}")
     try:

@@ -17,7 +17,7 @@ from e2e.cluster.pki import Authority
 from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
 from e2e.scenarios.commands import Kubectl, Refused, until
 from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import PODS, Operator
+from e2e.scenarios.operator import Operator
 
 ROUNDS = 30
 LOGIN = ("app", "secret")
@@ -65,7 +65,7 @@ def test_random_interference_always_ends_as_the_spec_says(
         kubectl("delete", kind, "cache", "--wait=false", "--ignore-not-found")
 
     def kill_operator() -> None:
-        operator.system("delete", "pods", "-l", PODS, "--grace-period=0", "--force", "--wait=false")
+        operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
 
     moves: list[Callable[[], None]] = [respecify, respecify, lose_servers, meddle, delete_owned, kill_operator]
     for _ in range(ROUNDS):

@@ -13,7 +13,8 @@ from uhashring import HashRing
 
 from e2e.scenarios.clients import Names
 from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached, uids
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.resource import uids
 
 KEYS = [f"key-{number}" for number in range(10_000)]
 HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ketama"), "rendezvous": RendezvousHash}

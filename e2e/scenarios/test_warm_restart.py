@@ -7,7 +7,8 @@ from typing import Any
 
 from e2e.scenarios import runtime
 from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached, uids
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.resource import uids
 
 ITEMS = {f"key-{number}": (f"value {number} " * (1 + number % 50)).encode() for number in range(2_000)}
 

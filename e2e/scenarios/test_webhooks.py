@@ -12,11 +12,11 @@ import pytest
 
 from e2e.scenarios.commands import Kubectl, Refused, until
 from e2e.scenarios.load import Callers, Memcacheds
-from e2e.scenarios.memcached import Memcached, condition, manifest, uids
-from e2e.scenarios.operator import NAME, Operator
+from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.operator import Operator
 from e2e.scenarios.release import Release
+from e2e.scenarios.resource import condition, uids
 
-SECRET = f"{NAME}-certificates"
 CRD = "memcacheds.cache.example.com"
 RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
 WRONG = {"size": 1, "maxItemSizeMB": 64}
@@ -59,7 +59,7 @@ def callers_of(memcacheds: Memcacheds) -> list[Callable[[int], None]]:
 @pytest.fixture
 def hasty(operator: Operator, release: Release) -> Operator:
     """The operator with certificates that live for twenty seconds, and authorities that live for eighty."""
-    operator.system("delete", "secret", SECRET)
+    operator.system("delete", "secret", f"{operator.name}-certificates")
     lifetime = [{"name": "CERTIFICATE_LIFETIME", "value": "20"}]
     release.upgrade("--set-json", f"memcached.extraEnv={json.dumps(lifetime)}")
     operator.await_rollout()
@@ -78,7 +78,7 @@ def test_certificates_and_authorities_change_under_load_and_no_call_fails(
 
     def look() -> tuple[int, int]:
         """How many states of the authority were seen, and how many certificates of each replica at least."""
-        authorities.add(hasty.system.get("secret", SECRET)["data"]["ca.crt"])
+        authorities.add(hasty.system.get("secret", f"{hasty.name}-certificates")["data"]["ca.crt"])
         for name, certificate in certificates(hasty).items():
             shown[name].add(certificate)
         return len(authorities), min(map(len, shown.values()))
@@ -92,7 +92,7 @@ def test_certificates_and_authorities_change_under_load_and_no_call_fails(
     with Callers.calling(*callers_of(memcacheds)) as callers:
         look()
         if cause == "loss":
-            hasty.system("delete", "secret", SECRET)
+            hasty.system("delete", "secret", f"{hasty.name}-certificates")
         until("all is renewed", complete, seconds=150)
         time.sleep(2)
     print(
@@ -110,7 +110,7 @@ def test_without_an_operator_what_is_new_is_refused_and_all_else_goes_on(kubectl
     cache.await_ready(1)
     with operator.gone():
         with pytest.raises(Refused) as refused:
-            kubectl.apply(manifest("another", size=1))
+            kubectl.apply(Memcached.manifest("another", size=1))
         assert "failed calling webhook" in refused.value.said
         kubectl("label", "memcached", "cache", "tier=gold")
         kubectl("scale", "memcached", "cache", "--replicas=2")
@@ -122,7 +122,7 @@ def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass
 ) -> None:
     """All three in the same words; the release's fixture brings the CRD's rules back."""
     with pytest.raises(Refused) as by_crd:
-        kubectl.apply(manifest("cache", **WRONG))
+        kubectl.apply(Memcached.manifest("cache", **WRONG))
     assert f"spec.maxItemSizeMB: Invalid value: {SENTENCE}" in by_crd.value.said
     release.upgrade("--set", "memcached.webhook.failurePolicy=Ignore")
     kubectl("patch", "crd", CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": RULES}]))
@@ -132,12 +132,12 @@ def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass
 
     def refused_by_webhook() -> bool:
         with pytest.raises(Refused) as refused:
-            kubectl.apply(manifest("cache", **WRONG))
+            kubectl.apply(Memcached.manifest("cache", **WRONG))
         return f"spec.maxItemSizeMB: {SENTENCE}" in refused.value.said
 
     until("the webhook says it, once the CRD no longer does", refused_by_webhook)
     with operator.gone():
-        until("nobody says it", lambda: kubectl.apply(manifest("cache", **WRONG)))
+        until("nobody says it", lambda: kubectl.apply(Memcached.manifest("cache", **WRONG)))
 
     def stalled() -> bool:
         found = condition(cache.now, "Stalled")
@@ -146,6 +146,6 @@ def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass
     until("the resource itself says it", stalled)
     assert uids(kubectl) == servers
     assert cache.serves() == 1
-    kubectl.apply(manifest("cache", size=1))
+    kubectl.apply(Memcached.manifest("cache", size=1))
     cache.await_ready(1)
     assert uids(kubectl) == servers

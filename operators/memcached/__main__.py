@@ -20,9 +20,9 @@ else:
     from operators.memcached.observe import Observed, observer
     from operators.memcached.plan import Planner
     from shared import process
+    from shared.controller import Controller
     from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
     from shared.options import Options
-    from shared.reconciler import Controller
 
 
 def controller(
@@ -36,12 +36,12 @@ def controller(
     planner = Planner(
         options.operator_name,
         options.image_repository,
-        options.exporter_image,
+        options.agent_image,
         create_timeout=options.create_timeout,
         upgrade_timeout=options.upgrade_timeout,
     )
     return Controller(
-        name=options.operator_name,
+        operator=options.operator_name,
         kind=api.API.kind,
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
         parse=api.Memcached.parse,
@@ -55,7 +55,7 @@ OPERATOR = process.Operator(
     name="memcached-operator",
     image_repository="memcached",
     crds=(api.API,),
-    controller=controller,
+    controllers=lambda options: (controller(options),),
     admissions=(api.ADMISSION,),
 )
 

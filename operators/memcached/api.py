@@ -10,7 +10,18 @@ from pydantic import Field
 from operators.memcached.spec import MemcachedSpec
 from shared.crd import Column, Resource, Scale
 from shared.kube import Kind, Obj
-from shared.spec import INT32, Admission, CustomResource, InvalidSpec, Review, Rule, Status, as_object, broken, parse
+from shared.spec import (
+    INT32,
+    Admission,
+    CustomResource,
+    InvalidSpec,
+    Review,
+    Rule,
+    Status,
+    as_object,
+    contradictions,
+    parse,
+)
 
 _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 _LONGEST_WITH_SET = 52
@@ -107,8 +118,7 @@ def default(obj: Obj) -> Obj:
 
 def validate(resource: Memcached) -> list[str]:
     """The CEL rules once more, for a resource that came past them (an older CRD, a restored backup)."""
-    wrong = [rule.sentence(resource) for rule in API.rules if not rule.holds(resource)]
-    return wrong + broken(resource.spec, at="spec")
+    return contradictions(resource, API.rules)
 
 
 def review(new: Obj, old: Obj | None) -> Review:

@@ -15,8 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from operators.memcached.database import MemcachedError, Server
-from operators.memcached.secrets import Secrets, client_context, fingerprint
+from operators.memcached.secrets import Secrets, fingerprint
 from shared.plan import Call
+from shared.secrets import unverifying
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ async def _tell(connect: Connect, address: str, call: RefreshCertificates) -> No
 @asynccontextmanager
 async def _connected(connect: Connect, address: str, port: int, secrets: Secrets) -> AsyncIterator[Server]:
     assert secrets.pair is not None
-    tls = client_context(secrets.pair)
+    tls = unverifying(secrets.pair)
     server = await connect(address, port, tls=tls, auth=secrets.login, timeout=TIMEOUT)
     try:
         yield server

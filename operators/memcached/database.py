@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
+from shared.tls import cause
+
 TIMEOUT = 5.0
 """Seconds for a connection to be ready, and for an answer to be complete."""
 
@@ -263,7 +265,7 @@ def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -
         perhaps = "" if proven else ", or it speaks no TLS" if tls else ", or it expects TLS"
         raise TimedOut(f"{address} gave no {what} within {timeout:g} s: it is busy or out of reach{perhaps}.") from None
     except ssl.SSLError as error:
-        raise TLSFailed(f"{address}: {_tls_cause(error)}") from None
+        raise TLSFailed(f"{address}: {cause(error)}") from None
     except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
         if tls and not proven:
             raise TLSFailed(
@@ -278,25 +280,6 @@ def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -
         raise Unreachable(f"{address}: no such host ({error.strerror}).") from None
     except OSError as error:
         raise Unreachable(f"{address} cannot be reached: {error.strerror or error}.") from None
-
-
-_TLS_CAUSES = {
-    "CERTIFICATE_REQUIRED": "it requires a client certificate: give one.",
-    "UNKNOWN_CA": "it does not trust the client's certificate: give one that its CA (ssl_ca_cert) signed.",
-    "BAD_CERTIFICATE": "it does not take the client's certificate: give another.",
-    "CERTIFICATE_EXPIRED": "the client's certificate has expired: renew it.",
-    "WRONG_VERSION_NUMBER": "it speaks no TLS on this port: leave TLS out, or give it a certificate (-Z).",
-    "HANDSHAKE_FAILURE": "it wants a client certificate, or its own key does not fit its certificate.",
-}
-"""What OpenSSL's reasons mean here, by their ending: the alerts' names begin with a version of TLS."""
-
-
-def _tls_cause(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted: {error.verify_message.rstrip('.')}."
-    reason = error.reason or type(error).__name__
-    known = next((cause for ending, cause in _TLS_CAUSES.items() if reason.endswith(ending)), None)
-    return known or f"the TLS handshake failed: {reason.replace('_', ' ').lower()}."
 
 
 def _shown(line: str) -> str:

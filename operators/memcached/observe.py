@@ -131,9 +131,9 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     secrets = await read(resource, kube)
     return Observed(
         crew=crew,
-        former=other if _ours(other.workload, resource) else None,
-        disruption_budget=_ours(cache.get(DISRUPTION_BUDGET, *key), resource),
-        autoscaler=_ours(cache.get(AUTOSCALER, *key), resource),
+        former=other if ownership.made_for(resource.uid, other.workload) else None,
+        disruption_budget=ownership.made_for(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
+        autoscaler=ownership.made_for(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
         served=await _served(connect, resource, crew, secrets),
     )
@@ -142,13 +142,6 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
 def _belongs(pod: Pod, kind: Kind) -> bool:
     """Whether a pod is of a workload of this kind; those of a Deployment belong to its ReplicaSets."""
     return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
-
-
-def _ours(obj: Obj | None, resource: Memcached) -> Obj | None:
-    """The object if this very resource made it: only then may it be deleted."""
-    if obj is None or obj["metadata"].get("deletionTimestamp"):
-        return None
-    return obj if (ownership.controller_of(obj) or {}).get("uid") == resource.uid else None
 
 
 async def _served(connect: Connect, resource: Memcached, crew: Crew, secrets: Secrets) -> dict[str, Served]:

@@ -35,14 +35,14 @@ class Planner:
     Attributes:
         operator: the operator's name, which its objects bear.
         image_repository: where images come from if a resource gives only a version.
-        exporter_image: the image of the metrics sidecars; empty if none is known.
+        agent_image: the operator's own image, which serves as metrics sidecar, too; empty if none is known.
         create_timeout: seconds that servers may take to become ready before that is told as a failure.
         upgrade_timeout: the same for a change that replaces them.
     """
 
     operator: str
     image_repository: str
-    exporter_image: str = ""
+    agent_image: str = ""
     create_timeout: float = 600.0
     upgrade_timeout: float = 1800.0
 
@@ -77,12 +77,12 @@ class Planner:
 
     def require_exporter(self, resource: Memcached, _seen: Observed, _now: datetime) -> Step:
         """There is an image for the metrics sidecars, if any are wanted."""
-        if resource.spec.metrics_port is None or self.exporter_image:
+        if resource.spec.metrics_port is None or self.agent_image:
             return PASS
         return Step.stall(
             "NoExporterImage",
             "spec.metrics: the operator does not know its own image, which serves them: start it with "
-            "--exporter-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
+            "--agent-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
         )
 
     def keep_service(self, resource: Memcached, _seen: Observed, _now: datetime) -> Step:
@@ -92,7 +92,7 @@ class Planner:
     def keep_servers(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The workload exists as the spec says."""
         own = self._owner(resource)
-        pod = template.pod(resource, own, self._image(resource), self.exporter_image, seen.secrets.digest)
+        pod = template.pod(resource, own, self._image(resource), self.agent_image, seen.secrets.digest)
         return Step.do(Apply(seen.crew.kind, resources.workload(resource, own, pod)))
 
     def keep_disruption_budget(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:

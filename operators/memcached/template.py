@@ -5,6 +5,8 @@ from __future__ import annotations
 from operators.memcached.api import Memcached
 from shared.kube import Obj
 from shared.ownership import Owner
+from shared.podspec import SAFE, restricted
+from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 COMPONENT = "server"
 CONTAINER = "memcached"
@@ -20,7 +22,6 @@ TLS = "/etc/memcached/tls"
 ITEMS = "/var/cache/memcached"
 
 USERS_KEY = "users"
-CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
 
 _MEMORY_FILE = f"{ITEMS}/items"
 
@@ -35,12 +36,6 @@ server=$!
 while :; do wait "$server"; ended=$?; kill -0 "$server" 2>/dev/null || exit "$ended"; done
 """
 
-_SAFE: Obj = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-}
-
 
 def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str) -> Obj:
     """The template of the servers' pods.
@@ -54,12 +49,7 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
     if annotations := spec.annotations | ({SECRETS: digest} if digest else {}):
         metadata["annotations"] = annotations
-    security: Obj = {
-        "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    security = restricted(USER)
     if spec.auth or spec.tls:
         security["fsGroup"] = USER  # Secrets' files are root's, and this group may read them
     containers = [_server(resource, image)]
@@ -71,7 +61,7 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
         "terminationGracePeriodSeconds": 30,
         "securityContext": security,
         "containers": containers,
-        "topologySpreadConstraints": _spread(resource, own),
+        "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
         **spec.placement(),
     }
     if volumes := _volumes(resource):
@@ -96,7 +86,7 @@ def _server(resource: Memcached, image: str) -> Obj:
         "startupProbe": {**listening, "periodSeconds": 1, "failureThreshold": 60 + _taking_up_seconds(resource)},
         "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
         "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
-        "securityContext": _SAFE,
+        "securityContext": SAFE,
     }
     if spec.env:
         container["env"] = spec.environment()
@@ -133,7 +123,7 @@ def _exporter(resource: Memcached, image: str, port: int) -> Obj:
         "ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}],
         # It holds 23 MiB, however often it is asked.
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
-        "securityContext": _SAFE,
+        "securityContext": SAFE,
     }
     if mounts := _secret_mounts(resource):
         container["volumeMounts"] = mounts
@@ -187,11 +177,3 @@ def _secret_mounts(resource: Memcached) -> list[Obj]:
     if spec.tls:
         mounts.append({"name": "tls", "mountPath": TLS, "readOnly": True})
     return mounts
-
-
-def _spread(resource: Memcached, own: Owner) -> list[Obj]:
-    """Where the spec says nothing: over the nodes as evenly as can be, but never at the price of a server."""
-    wanted = resource.spec.spread_constraints() or [
-        {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-    ]
-    return [{**constraint, "labelSelector": {"matchLabels": own.selector(COMPONENT)}} for constraint in wanted]

@@ -19,7 +19,7 @@ from shared.kube import APPLY_PATCH, DEPLOYMENT, MERGE_PATCH, POD, Kind, Obj, Re
 from shared.testing import apply as ssa
 from shared.testing import faults, garbage
 from shared.testing.actor import Actor
-from shared.testing.bounds import bounded, fresh, require_fixed, require_home, require_match
+from shared.testing.bounds import bounded, fresh, require_fixed, require_growth, require_home, require_match
 from shared.testing.clone import clone
 from shared.testing.fieldsets import DuplicateKey, MissingKey
 from shared.testing.requestlog import RequestLog
@@ -41,6 +41,7 @@ class ApiServer:
     Attributes:
         faults: what goes wrong for the one under test.
         log: what the one under test asked.
+        witness: is told of each write of the one under test that was carried out, with the object as it was before.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ApiServer:
         self._store = Store(self._served, clock, version)
         self.faults = faults.Faults()
         self.log = RequestLog()
+        self.witness: Callable[[Aimed, Obj | None], None] = lambda *_: None
 
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
         """Another that keeps the same, and the log of how it came about, without faults and with nobody who watches."""
@@ -86,7 +88,10 @@ class ApiServer:
         except Failure as failure:
             return failure.response()
         fault, before = self.faults.next(request), self._store.version
+        live = self._store.get(asked.kind, asked.namespace, asked.name)
         answer = self._answer(asked) if fault is None or fault.landed else None
+        if answer is not None and answer.status < 400 and request.method in faults.WRITES:
+            self.witness(asked, live)
         self.log.enter(asked, answer, changed=self._store.version != before)
         if fault is None and answer is not None:
             return answer
@@ -198,16 +203,14 @@ class ApiServer:
             raise Failure(409, "AlreadyExists", f'{asked.resource} "{metadata["name"]}" already exists')
         manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version)
         new = self._admitted(asked, self._fresh(asked, obj), {})
-        records = ssa.track(asked.served.schema, {}, {}, new, manager)
-        return Response(201, self._commit(asked, None, new, records))
+        return Response(201, self._commit(asked, None, new, self._tracked(asked, {}, new, manager)))
 
     def _update(self, asked: Aimed, live: Obj, edited: Obj) -> Obj:
         """Make the live object what a merge patch or an update says; returns what it is then."""
         require_match(asked, edited)
         new = self._admitted(asked, bounded(asked, live, edited), live)
         manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version, asked.subresource)
-        records = ssa.track(asked.served.schema, live, ssa.read_records(live), new, manager)
-        return self._commit(asked, live, new, records)
+        return self._commit(asked, live, new, self._tracked(asked, live, new, manager))
 
     def _apply(self, asked: Aimed) -> Response:
         config: Obj = asked.request.body
@@ -273,14 +276,15 @@ class ApiServer:
         if held and held not in metadata.setdefault("finalizers", []):
             metadata["finalizers"].append(held)
         grace = _grace_period(asked.kind, live, options.get("gracePeriodSeconds"))
-        if not metadata.get("finalizers") and not grace:
-            self._store.remove(asked.kind, live)
-            return Response(200, _farewell(asked, live))
         if not metadata.get("deletionTimestamp"):
             metadata |= {"deletionTimestamp": self._store.now(), "deletionGracePeriodSeconds": grace}
             if metadata.get("generation"):
                 metadata["generation"] += 1
-        return Response(200, self._store.keep(asked.kind, leaving))
+        if metadata.get("finalizers") or grace:
+            return Response(200, self._store.keep(asked.kind, leaving))
+        self._store.remove(asked.kind, live)
+        metadata["resourceVersion"] = str(self._store.version)
+        return Response(200, _farewell(asked, leaving))
 
     # How it is kept.
 
@@ -294,6 +298,13 @@ class ApiServer:
         require_home(asked, self._store.get(NAMESPACE, "", asked.namespace))
         return fresh(asked, obj, self._store)
 
+    def _tracked(self, asked: Aimed, live: Obj, new: Obj, manager: ssa.Manager) -> ssa.Records:
+        """The fields of every manager after a write that is no apply; a status belongs to none but its own writers."""
+        records = ssa.track(asked.served.schema, live, ssa.read_records(live), new, manager)
+        if asked.served.status and asked.subresource != "status":
+            records[manager] = frozenset(path for path in records.get(manager, ()) if path[0] != "f:status")
+        return {other: fields for other, fields in records.items() if fields}
+
     def _admitted(self, asked: Aimed, new: Obj, live: Obj) -> Obj:
         try:
             return asked.served.normalize(new, live)
@@ -304,6 +315,7 @@ class ApiServer:
         """Keep what a write made, if it changed anything; an object that only waited for its finalizers goes."""
         if live is not None:
             require_fixed(asked, live, new)
+            require_growth(asked, live, new, self._store)
         managed = ssa.write_records(records, live or {}, self._store.now())
         new["metadata"].pop("managedFields", None)
         if managed:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from shared.kube import Obj
+from shared.kube import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.quantity import parse_quantity
 from shared.testing.requests import Aimed, Failure, value_at
+from shared.testing.served import STORAGE_CLASS
 from shared.testing.store import Store
 
 OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
@@ -73,6 +75,24 @@ def require_fixed(asked: Aimed, live: Obj, new: Obj) -> None:
         was, want = value_at(live, path), value_at(new, path)
         if was is not None and was != want:
             raise asked.invalid(f"{path}: Invalid value: {want}: field is immutable")
+
+
+def require_growth(asked: Aimed, live: Obj, new: Obj, store: Store) -> None:
+    """Make sure that a claim's size stays, or grows where its class lets it.
+
+    Raises:
+        Failure: 422, it shrinks; 403, its class allows no growth.
+    """
+    path = "spec.resources.requests.storage"
+    was, want = value_at(live, path), value_at(new, path)
+    if was == want or asked.kind != PERSISTENT_VOLUME_CLAIM:
+        return
+    if parse_quantity(want) < parse_quantity(was):
+        raise asked.invalid("spec.resources.requests.storage: Forbidden: field can not be less than status.capacity")
+    of = store.get(STORAGE_CLASS, "", value_at(new, "spec.storageClassName") or "")
+    if not (of or {}).get("allowVolumeExpansion"):
+        why = "only dynamically provisioned pvc can be resized and the storageclass must support resize"
+        raise Failure(403, "Forbidden", f"{asked.what} is forbidden: {why}")
 
 
 def require_home(asked: Aimed, home: Obj | None) -> None:

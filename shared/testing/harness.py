@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from shared.controller import Controller
 from shared.events import Recorder
 from shared.kube import EVENT, Kind, Kube, Obj, Request, error_of, resource_version
 from shared.plan import Call
 from shared.queue import Key, Queue
-from shared.reconciler import Controller, Reconciler
+from shared.reconciler import Reconciler
 from shared.testing.apiserver import ApiServer
 from shared.testing.faults import CALL, strike
 from shared.testing.workloads import Workloads
@@ -22,6 +23,9 @@ NAMESPACE = "default"
 
 TURNS = 200
 """Turns of operator and workloads within which they come to rest."""
+
+TRIES = 10
+"""How often in a row a reconcile fails, and nothing changes meanwhile, before it is taken to fail for good."""
 
 RESTLESS = "operator and workloads do not come to rest"
 
@@ -37,6 +41,8 @@ class Harness:
 
     Args:
         view: what it lists when it starts; without one it lists what there is.
+        patience: seconds that may pass without anything happening; a timer that is set for longer rings at once.
+        wait: lets so many seconds pass.
 
     Attributes:
         deaf: kinds whose watch is broken: nothing of them is heard, until `relist` or `catch_up`.
@@ -50,6 +56,8 @@ class Harness:
         workloads: Workloads | None = None,
         clock: Callable[[], datetime] = lambda: NOW,
         view: View | None = None,
+        patience: float = 0.0,
+        wait: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.controller = controller
         self.workloads = workloads or Workloads(ApiServer([controller.kind]))
@@ -60,9 +68,11 @@ class Harness:
         self.lags = False
         self._late: list[tuple[Kind, Obj]] = []
         self._clock = clock
-        kube = Kube(self.server, manager=controller.name)
+        self._patience = patience
+        self._wait = wait
+        kube = Kube(self.server, manager=controller.operator)
         self.queue = _TimelessQueue(controller.name, jitter=lambda: 0.0)
-        self.recorder = Recorder(kube, component=controller.name)
+        self.recorder = Recorder(kube, component=controller.operator)
         self.cache = controller.cache(self.queue.add)
         tried = dataclasses.replace(controller, call=self._call)
         self.reconciler = Reconciler(
@@ -131,7 +141,8 @@ class Harness:
         Returns:
             Whether they came to rest within so many turns.
         """
-        rung = None
+        rung = before = None
+        waited, failed = 0.0, 0
         for _ in range(turns):
             moved = bool(await self.run())
             if self._retry():
@@ -139,11 +150,23 @@ class Harness:
             if self._hear_late():
                 continue
             moved |= self.workloads.step() or bool(self.server.collect_garbage())
-            if moved or self._retry() or len(self.queue):
+            if self._progress != before:
+                before, waited, failed = self._progress, 0.0, 0
+            if self._retry():
+                failed += 1
+                if failed > TRIES:
+                    return True
                 continue
-            if rung == self._progress or not self.queue.ring():
+            if moved or len(self.queue):
+                continue
+            delay = self.queue.delay
+            passes = delay if delay and delay <= self._patience else 0.0
+            if delay is None or (rung == self._progress and (not passes or waited >= self._patience)):
                 return True
             rung = self._progress
+            waited += passes
+            self._wait(passes)
+            self.queue.ring()
         return False
 
     async def events(self) -> list[tuple[str, int]]:
@@ -163,7 +186,9 @@ class Harness:
     def restart(self) -> Harness:
         """The operator is gone; a new one begins with an empty cache and a list."""
         self.stop()
-        return Harness(self.controller, workloads=self.workloads, clock=self._clock)
+        return Harness(
+            self.controller, workloads=self.workloads, clock=self._clock, patience=self._patience, wait=self._wait
+        )
 
     @property
     def _progress(self) -> tuple[int, int]:
@@ -222,18 +247,21 @@ class _TimelessQueue(Queue):
 
     def __init__(self, name: str, *, jitter: Callable[[], float]) -> None:
         super().__init__(name, jitter=jitter)
-        self._later: set[Key] = set()
+        self._later: dict[Key, float] = {}
 
     def add(self, key: Key) -> None:
-        self._later.discard(key)
+        self._later.pop(key, None)
         super().add(key)
 
-    def add_after(self, key: Key, seconds: float) -> None:  # noqa: ARG002
-        self._later.add(key)
+    def add_after(self, key: Key, seconds: float) -> None:
+        self._later[key] = min(seconds, self._later.get(key, seconds))
 
-    def ring(self) -> bool:
-        """Let all timers ring; returns whether there are any."""
-        keys = sorted(self._later)
-        for key in keys:
+    @property
+    def delay(self) -> float | None:
+        """Seconds for which the first timer is set; None if there is none."""
+        return min(self._later.values(), default=None)
+
+    def ring(self) -> None:
+        """Let all timers ring."""
+        for key in sorted(self._later):
             self.add(key)
-        return bool(keys)

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from http import HTTPStatus
 
-from shared.kube import EVENT, NotFound
+from shared.kube import EVENT, AlreadyExists, NotFound
 from shared.testing.apiserver import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
 from shared.testing.outcome import Done, Named, Outcome
-from shared.testing.scenario import Clock, Stage, Step, Subject
+from shared.testing.scenario import Clock, Simulated, Stage, Step, Subject, Unsafe
 from shared.testing.workloads import Workloads
 
 FIRST_VERSION = 1000
@@ -43,8 +43,9 @@ class World:
         self.clock = Clock(NOW + timedelta(days=seed))
         kinds = [subject.controller(self.database).kind, *subject.serves]
         self.server = ApiServer(kinds, clock=self.clock, version=FIRST_VERSION * (1 + seed))
-        self.workloads = Workloads(self.server, made=FIRST_VERSION * seed)
+        self.workloads = Workloads(self.server, processes=self._simulated, made=FIRST_VERSION * seed)
         self._before = 0
+        self._let_watch()
 
     def fork(self) -> World:
         """The same world once more: what happens in the one does not happen in the other."""
@@ -52,9 +53,19 @@ class World:
         world.subject, world.database = self.subject, copy.deepcopy(self.database)
         world.clock = copy.copy(self.clock)
         world.server = self.server.fork(world.clock)
-        world.workloads = self.workloads.fork(world.server)
+        world.workloads = self.workloads.fork(world.server, world._simulated)
         world._before = self._before
+        world._let_watch()
         return world
+
+    def require_safe(self) -> None:
+        """Make sure that nothing was done to the database that must not.
+
+        Raises:
+            Unsafe: it was.
+        """
+        if self._simulated is not None and self._simulated.violations:
+            raise Unsafe("; ".join(self._simulated.violations[:3]))
 
     def forget(self) -> None:
         """What was done until now does not count."""
@@ -64,12 +75,27 @@ class World:
     def operator(self, view: View | None = None) -> Harness:
         """A process of the operator, which has just started."""
         controller = self.subject.controller(self.database)
-        return Harness(controller, workloads=self.workloads, clock=self.clock, view=view)
+        return Harness(
+            controller,
+            workloads=self.workloads,
+            clock=self.clock,
+            view=view,
+            patience=self.subject.patience,
+            wait=self.clock.wait,
+        )
 
     def rest(self) -> None:
         """Let Kubernetes do what it does without an operator."""
         while self.workloads.step() or self.server.collect_garbage():
             pass
+
+    @property
+    def _simulated(self) -> Simulated | None:
+        return self.database if isinstance(self.database, Simulated) else None
+
+    def _let_watch(self) -> None:
+        if self._simulated is not None:
+            self.server.witness = self._simulated.witness
 
     @property
     def outcome(self) -> Outcome:
@@ -151,7 +177,7 @@ class Play:
             await self.settle()
         try:
             step.act(self.stage)
-        except NotFound:  # a person who finds nothing waits until it is there again
+        except (NotFound, AlreadyExists):  # a person who finds nothing, or something still, waits until that is over
             if self.operator is None or not self.operator.deaf:
                 raise
             self.operator.relist()
@@ -174,6 +200,7 @@ class Play:
             self.contended = True
         if self.operator is None:
             self.world.rest()
+            self.world.require_safe()
 
     async def _turn(self, turns: int) -> bool:
         """Let operator and workloads take so many turns, anew after a crash; returns whether they rest."""
@@ -184,6 +211,8 @@ class Play:
                 self.end()
                 self.begin()
                 await self.on_crash(crash)
+            finally:
+                self.world.require_safe()
         return True
 
     def begin(self, view: View | None = None) -> None:

@@ -12,10 +12,16 @@ from shared.kube import Kind, Obj
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
+def reference(owner: Obj, kind: Kind) -> Obj:
+    """What makes an object the owner's."""
+    metadata = owner["metadata"]
+    named = {"apiVersion": kind.api_version, "kind": kind.name, "name": metadata["name"], "uid": metadata["uid"]}
+    return named | {"controller": True, "blockOwnerDeletion": True}
+
+
 def replica(owner: Obj, kind: Kind, name: str, labels: dict[str, str]) -> Obj:
     """A pod of an owner's template, with further labels."""
     metadata, template = owner["metadata"], owner["spec"]["template"]
-    reference = {"apiVersion": kind.api_version, "kind": kind.name, "name": metadata["name"], "uid": metadata["uid"]}
     about = template.get("metadata", {})
     return {
         "metadata": {
@@ -23,7 +29,7 @@ def replica(owner: Obj, kind: Kind, name: str, labels: dict[str, str]) -> Obj:
             "namespace": metadata["namespace"],
             "labels": about.get("labels", {}) | labels,
             "annotations": about.get("annotations", {}),
-            "ownerReferences": [reference | {"controller": True, "blockOwnerDeletion": True}],
+            "ownerReferences": [reference(owner, kind)],
         },
         "spec": template["spec"],
     }

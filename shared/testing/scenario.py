@@ -30,11 +30,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from shared.controller import Controller
 from shared.kube import POD, Kind, NotFound, Obj
-from shared.reconciler import Controller
 from shared.testing.actor import Actor
+from shared.testing.kubelet import Processes
+from shared.testing.requests import Aimed
 from shared.testing.served import Served
 from shared.testing.workloads import Workloads
 
@@ -47,6 +49,31 @@ class Database(Protocol):
 
     def counts(self) -> Counter[str]:
         """How often something was done, where it should not be done twice."""
+
+
+class Unsafe(AssertionError):
+    """Something was done that may cost people their data."""
+
+
+@runtime_checkable
+class Simulated(Database, Processes, Protocol):
+    """A database whose processes run in the pods that there are, and that knows what must never be done to it.
+
+    Attributes:
+        violations: what was done all the same. They are looked for, since an operator survives any exception.
+    """
+
+    violations: list[str]
+
+    def witness(self, asked: Aimed, live: Obj | None) -> None:
+        """The operator has made this write.
+
+        Args:
+            live: the object as it was before; None if there was none.
+
+        Raises:
+            Unsafe: it must not.
+        """
 
 
 class NoDatabase:
@@ -69,19 +96,26 @@ class Subject:
             left. Its `call` is carried out by the database, and is counted and struck by faults as writes are.
         database: makes the database of a new world.
         serves: kinds that the API server must know beyond Kubernetes' own and the resource's.
+        patience: seconds that the operator's timers are waited for; longer ones ring as if no time had passed.
+        unstable: fields, as keys at any depth, that may end otherwise where something went wrong: who leads.
     """
 
     name: str
     controller: Callable[[Any], Controller[Any, Any]]
     database: Callable[[], Database] = NoDatabase
     serves: tuple[Kind | Served, ...] = ()
+    patience: float = 0.0
+    unstable: tuple[str, ...] = ()
 
 
 @dataclass
 class Clock:
-    """The time of a world; it stands still unless a step moves it."""
+    """The time of a world; it stands still unless a step moves it, or the operator waits (`Subject.patience`)."""
 
     now: datetime
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
 
     def __call__(self) -> datetime:
         return self.now
@@ -218,7 +252,7 @@ def later(seconds: float) -> Step:
 
     def act(stage: Stage) -> None:
         assert stage.clock is not None, "this world's time cannot be moved"
-        stage.clock.now += timedelta(seconds=seconds)
+        stage.clock.wait(seconds)
 
     return Step(f"{seconds:g} s pass", act)
 

@@ -18,6 +18,7 @@ from shared.kube import (
     DISRUPTION_BUDGET,
     EVENT,
     LEASE,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     SECRET,
     SERVICE,
@@ -29,7 +30,10 @@ from shared.testing.fieldsets import Schema
 
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
-VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+
+IN_USE = "kubernetes.io/pvc-protection"
+"""The finalizer that keeps a claim while a pod uses it."""
 
 CUSTOM = Schema(
     keys={"metadata.ownerReferences": ("uid",), "status.conditions": ("type",)},
@@ -181,6 +185,25 @@ def _admit_stateful_set(obj: Obj) -> None:
     kept = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
     kept.setdefault("whenDeleted", "Retain")
     kept.setdefault("whenScaled", "Retain")
+    if "volumeClaimTemplates" in spec:
+        head = {"apiVersion": PERSISTENT_VOLUME_CLAIM.api_version, "kind": PERSISTENT_VOLUME_CLAIM.name}
+        spec["volumeClaimTemplates"] = [_claim(head | template) for template in spec["volumeClaimTemplates"]]
+
+
+def _claim(obj: Obj) -> Obj:
+    """A claim, or a template of one, with defaults."""
+    return {
+        **obj,
+        "spec": {"volumeMode": "Filesystem"} | obj.get("spec", {}),
+        "status": {"phase": "Pending"} | obj.get("status", {}),
+    }
+
+
+def _admit_claim(obj: Obj) -> None:
+    obj |= _claim(obj)
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") and IN_USE not in metadata.setdefault("finalizers", []):
+        metadata["finalizers"] = [*metadata["finalizers"], IN_USE]
 
 
 def _admit_autoscaler(obj: Obj) -> None:
@@ -212,7 +235,11 @@ def _admit_pod_spec(spec: Obj) -> None:
 
 
 def _admit_pod(obj: Obj) -> None:
-    _admit_pod_spec(obj.setdefault("spec", {}))
+    spec = obj.setdefault("spec", {})
+    if not spec.get("containers"):
+        raise ValueError("spec.containers: Required value")
+    _admit_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
     obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
@@ -227,8 +254,11 @@ def _admit_service(obj: Obj) -> None:
     obj.setdefault("status", {}).setdefault("loadBalancer", {})
 
 
-_SET_FOR_GOOD = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy")
+_SET_FOR_GOOD = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates")
 """What of a StatefulSet can never change."""
+
+_CLAIMED = ("spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.volumeName", "spec.selector")
+"""What of a claim can never change; its size can grow."""
 
 
 def built_in_kinds() -> tuple[Served, ...]:
@@ -238,11 +268,12 @@ def built_in_kinds() -> tuple[Served, ...]:
     return (
         Served(DEPLOYMENT, _admit_deployment, **workload),  # type: ignore[arg-type]
         Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _SET_FOR_GOOD}),  # type: ignore[arg-type]
-        Served(POD, _admit_pod, built_in=True, schema=BUILT_IN),
+        Served(POD, _admit_pod, built_in=True, schema=BUILT_IN, fixed=("spec.containers", "spec.volumes")),
         Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),
         Served(DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
         Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
-        Served(VOLUME_CLAIM, built_in=True, schema=BUILT_IN, generation=False),
+        Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIMED}),  # type: ignore[arg-type]
+        Served(STORAGE_CLASS, **plain),  # type: ignore[arg-type]
         Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
         Served(CRD, built_in=True, schema=BUILT_IN),
         *(Served(kind, **plain) for kind in (EVENT, SECRET, CONFIG_MAP, LEASE)),  # type: ignore[arg-type]

@@ -1,11 +1,12 @@
-"""Kubernetes' StatefulSet controller, one deterministic move at a time; volumes are not made."""
+"""Kubernetes' StatefulSet controller, one deterministic move at a time."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from shared.kube import POD, STATEFUL_SET, AlreadyExists, Obj
-from shared.testing.replicas import counted, is_leaving, is_of, is_ready, replica, template_hash
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, AlreadyExists, NotFound, Obj
+from shared.testing.replicas import counted, is_leaving, is_of, is_ready, reference, replica, template_hash
 
 if TYPE_CHECKING:
     from shared.testing.apiserver import ApiServer
@@ -21,22 +22,51 @@ class StatefulSets:
         self._controller = server.actor("kube-controller-manager")
 
     def step(self) -> bool:
-        """Create or delete one pod, or write one status; returns whether there was anything to do."""
+        """Create, take up or delete one pod, keep its claims, or write one status; returns whether there was a need."""
         return any(self._control(owner) for _, owner in self._server.objects(STATEFUL_SET))
 
     def _control(self, owner: Obj) -> bool:
         if owner["metadata"].get("deletionTimestamp"):
             return False
+        if self._adopt(owner) or self._own_claims(owner):
+            return True
         pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_of(pod, owner)}
         return self._scale(owner, pods) or self._roll(owner, pods) or self._report(owner, list(pods.values()))
+
+    def _adopt(self, owner: Obj) -> bool:
+        """Take up a pod of its selector and its names that nobody controls."""
+        wanted, name = owner["spec"]["selector"]["matchLabels"], re.escape(owner["metadata"]["name"])
+        for _, pod in self._server.objects(POD):
+            metadata = pod["metadata"]
+            labels, free = metadata.get("labels") or {}, not metadata.get("ownerReferences") and not is_leaving(pod)
+            if not free or metadata["namespace"] != owner["metadata"]["namespace"]:
+                continue
+            if wanted.items() <= labels.items() and re.fullmatch(rf"{name}-\d+", metadata["name"]):
+                self._controller.merge(
+                    POD,
+                    metadata["namespace"],
+                    metadata["name"],
+                    {"metadata": {"ownerReferences": [reference(owner, STATEFUL_SET)]}},
+                )
+                return True
+        return False
 
     def _scale(self, owner: Obj, pods: dict[int, Obj]) -> bool:
         wanted = owner["spec"]["replicas"]
         ordered = owner["spec"]["podManagementPolicy"] == "OrderedReady"
         for number in range(wanted):
             if number not in pods:
-                return self._create(owner, number)
-            if ordered and (is_leaving(pods[number]) or not is_ready(pods[number])):
+                if self._claim(owner, number) or self._create(owner, number):
+                    return True
+                if ordered:
+                    return False
+                continue
+            pod = pods[number]
+            if pod["status"].get("phase") in ("Succeeded", "Failed") and not is_leaving(pod):
+                return self._delete(pod)
+            if not pod["spec"].get("nodeName") and not is_leaving(pod) and self._claim(owner, number):
+                return True
+            if ordered and (is_leaving(pod) or not is_ready(pod)):
                 return False
         surplus = [pods[number] for number in sorted(pods, reverse=True) if number >= wanted]
         if ordered and any(map(is_leaving, surplus)):
@@ -57,12 +87,61 @@ class StatefulSets:
                 return False
         return False
 
+    def _claim(self, owner: Obj, number: int) -> bool:
+        """Make a missing claim of a place; those that are there are taken as they are."""
+        for template in owner["spec"].get("volumeClaimTemplates", ()):
+            if self._claim_of(owner, template, number) is None:
+                labels = (template["metadata"].get("labels") or {}) | owner["spec"]["selector"]["matchLabels"]
+                metadata = template["metadata"] | {"labels": labels, "name": _claim_name(owner, template, number)}
+                metadata["namespace"] = owner["metadata"]["namespace"]
+                self._controller.create(PERSISTENT_VOLUME_CLAIM, {"metadata": metadata, "spec": template["spec"]})
+                return True
+        return False
+
+    def _own_claims(self, owner: Obj) -> bool:
+        """Make the claims go with it, or not, as persistentVolumeClaimRetentionPolicy.whenDeleted says.
+
+        Only whenScaled: Retain is known here.
+        """
+        policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
+        assert policy["whenScaled"] == "Retain", "this controller does not delete claims of places that are scaled away"
+        wanted = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
+        pattern = rf"({'|'.join(map(re.escape, _claim_stems(owner)))})-\d+"
+        for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM):
+            metadata = claim["metadata"]
+            here = metadata["namespace"] == owner["metadata"]["namespace"] and re.fullmatch(pattern, metadata["name"])
+            theirs = [ref for ref in metadata.get("ownerReferences", ()) if ref["uid"] != owner["metadata"]["uid"]]
+            if here and not theirs and (metadata.get("ownerReferences") or []) != wanted:
+                patch = {"metadata": {"ownerReferences": wanted or None}}
+                self._controller.merge(PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"], patch)
+                return True
+        return False
+
+    def _claim_of(self, owner: Obj, template: Obj, number: int) -> Obj | None:
+        name = _claim_name(owner, template, number)
+        try:
+            return self._controller.get(PERSISTENT_VOLUME_CLAIM, owner["metadata"]["namespace"], name)
+        except NotFound:
+            return None
+
     def _create(self, owner: Obj, number: int) -> bool:
+        templates = owner["spec"].get("volumeClaimTemplates", ())
+        claims = [self._claim_of(owner, template, number) for template in templates]
+        if any(claim is None or is_leaving(claim) for claim in claims):
+            return False
         name, revision = f"{owner['metadata']['name']}-{number}", _revision(owner)
         labels = {REVISION: revision, "statefulset.kubernetes.io/pod-name": name}
         labels["apps.kubernetes.io/pod-index"] = str(number)
         pod = replica(owner, STATEFUL_SET, name, labels)
-        pod["spec"] = {**pod["spec"], "hostname": name, "subdomain": owner["spec"].get("serviceName", "")}
+        names = {template["metadata"]["name"] for template in templates}
+        volumes = [volume for volume in pod["spec"].get("volumes", ()) if volume["name"] not in names]
+        volumes += [
+            {"name": name, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+            for name, claim in zip((template["metadata"]["name"] for template in templates), claims, strict=True)
+            if claim is not None
+        ]
+        about = {"hostname": name, "subdomain": owner["spec"].get("serviceName", ""), "volumes": volumes}
+        pod["spec"] = {**pod["spec"], **about}
         try:
             self._controller.create(POD, pod)
         except AlreadyExists:  # one of an earlier StatefulSet, that the garbage collector has still to take away
@@ -84,7 +163,8 @@ class StatefulSets:
         status: Obj = {"observedGeneration": owner["metadata"]["generation"], "replicas": len(pods)}
         status |= {"availableReplicas": ready, "updateRevision": _revision(owner)}
         status |= counted({"readyReplicas": ready, "updatedReplicas": updated})
-        if updated == len(pods):
+        rolls = owner["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        if (rolls and updated == len(pods)) or not before.get("currentRevision"):
             status["currentRevision"] = status["updateRevision"]
         if status == {key: before.get(key) for key in status}:
             return False
@@ -95,6 +175,16 @@ class StatefulSets:
 
 def _number(pod: Obj) -> int:
     return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+def _claim_name(owner: Obj, template: Obj, number: int) -> str:
+    return f"{template['metadata']['name']}-{owner['metadata']['name']}-{number}"
+
+
+def _claim_stems(owner: Obj) -> list[str]:
+    """What the names of its claims begin with."""
+    templates = owner["spec"].get("volumeClaimTemplates", ())
+    return [f"{template['metadata']['name']}-{owner['metadata']['name']}" for template in templates]
 
 
 def _revision(owner: Obj) -> str:

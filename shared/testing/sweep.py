@@ -13,8 +13,9 @@ from shared import metrics, reconciler
 from shared.kube import KubeError
 from shared.testing.course import Course
 from shared.testing.disturbance import Disturbance, Overwritten
+from shared.testing.outcome import HISTORY
 from shared.testing.play import Play
-from shared.testing.scenario import Scenario, Subject
+from shared.testing.scenario import Scenario, Subject, Unsafe
 
 
 class Oracle(enum.Enum):
@@ -24,6 +25,7 @@ class Oracle(enum.Enum):
     COUNTS = "no object is created or deleted another number of times"
     DEFECT = "no reconcile ends in a defect"
     NEWER = "an old view harms nothing newer"
+    SAFE = "nobody's data is put at risk"
     REST = "it comes to rest"
     STILL = "at rest it writes nothing"
 
@@ -92,7 +94,8 @@ async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tup
         try:
             play = await disturbance.play(course, nth)
             outcome = play.world.outcome
-            failed.append((Oracle.END, course.reference.differences(outcome, unstable=disturbance.unstable)))
+            unstable = (*disturbance.unstable, *course.subject.unstable, *(() if course.scenario.counted else HISTORY))
+            failed.append((Oracle.END, course.reference.differences(outcome, unstable=unstable)))
             if disturbance.counts != "any" and course.scenario.counted and not play.contended:
                 at_most = disturbance.counts == "at most"
                 failed.append((Oracle.COUNTS, course.reference.miscounts(outcome, at_most=at_most)))
@@ -101,6 +104,8 @@ async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tup
             failed.append((Oracle.END, [f"a step could not be taken: {error}"]))
         except Overwritten as error:
             failed.append((Oracle.NEWER, [str(error)]))
+        except Unsafe as error:
+            failed.append((Oracle.SAFE, [str(error)]))
         except AssertionError as error:
             failed.append((Oracle.REST, [str(error)]))
     failed.append((Oracle.DEFECT, defects))

@@ -1,4 +1,4 @@
-"""Kubernetes' controllers of Deployments and StatefulSets, scheduler and kubelet, one deterministic move at a time.
+"""Kubernetes' controllers of workloads and volumes, scheduler and kubelet, one deterministic move at a time.
 
 Pods belong to their Deployment directly (there are no ReplicaSets), but are named, labelled, rolled and counted as a
 cluster does it.
@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from shared.kube import DEPLOYMENT, POD, Obj
 from shared.testing.apiserver import ApiServer
+from shared.testing.claims import Claims
+from shared.testing.kubelet import Kubelet, Processes
 from shared.testing.replicas import counted, is_leaving, is_of, is_ready, replica, template_hash, word
 from shared.testing.statefulsets import StatefulSets
 
@@ -18,27 +20,39 @@ HASH = "pod-template-hash"
 
 
 class Workloads:
-    """Makes what Deployments and StatefulSets ask for happen.
+    """Makes what Deployments, StatefulSets, claims and pods ask for happen.
 
     Args:
         server: where they and their pods are.
-        trouble: why a pod is not ready: empty if it is, `Unready` if it runs but fails its readiness probe, and any
-            other word as the reason for which its container waits (CrashLoopBackOff, ImagePullBackOff). It may be
+        trouble: why a pod is not ready, as `shared.testing.kubelet.Fate` says it; empty if nothing is. It may be
             replaced at any time.
+        processes: what runs in pods.
         made: how many pods and addresses were made before: the next ones get other names.
     """
 
-    def __init__(self, server: ApiServer, *, trouble: Callable[[Obj], str] = lambda _: "", made: int = 0) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        trouble: Callable[[Obj], str] = lambda _: "",
+        processes: Processes | None = None,
+        made: int = 0,
+    ) -> None:
         self.trouble = trouble
         self.server = server
         self._controller = server.actor("kube-controller-manager")
-        self._kubelet = server.actor("kubelet")
+        self._kubelet = Kubelet(server, made=made)
+        self._kubelet.processes = processes
+        self._claims = Claims(server)
         self._stateful_sets = StatefulSets(server)
         self._made = made
 
-    def fork(self, server: ApiServer) -> Workloads:
-        """The same for a fork of the server."""
-        return Workloads(server, trouble=self.trouble, made=self._made)
+    def fork(self, server: ApiServer, processes: Processes | None = None) -> Workloads:
+        """The same for a fork of the server, and of what runs in its pods."""
+        workloads = Workloads(server, trouble=self.trouble, made=self._made)
+        workloads._kubelet = self._kubelet.fork(server)
+        workloads._kubelet.processes = processes
+        return workloads
 
     def settle(self, limit: int = 1000) -> int:
         """Move until nothing moves any more; returns the number of moves.
@@ -58,74 +72,12 @@ class Workloads:
             Whether there was one to make.
         """
         pods = [pod for _, pod in self.server.objects(POD)]
-        if any(self._run(pod) for pod in pods):
+        self._kubelet.bury()
+        if self._claims.step() or any(self._kubelet.look_after(pod, self.trouble(pod)) for pod in pods):
             return True
         if any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT)):
             return True
         return self._stateful_sets.step()
-
-    # The kubelet.
-
-    def _run(self, pod: Obj) -> bool:
-        metadata = pod["metadata"]
-        place = (POD, metadata["namespace"], metadata["name"])
-        if metadata.get("deletionTimestamp"):
-            if not metadata.get("deletionGracePeriodSeconds"):
-                return False  # stopped; its finalizers hold it
-            self._kubelet.delete(*place, gracePeriodSeconds=0)
-            return True
-        if not pod["spec"].get("nodeName"):
-            self._kubelet.merge(*place, {"spec": {"nodeName": "node-1"}})
-        status = self._pod_status(pod)
-        if status == {key: pod["status"].get(key) for key in status}:
-            return False
-        self._kubelet.merge(*place, {"status": status}, subresource="status")
-        return True
-
-    def _pod_status(self, pod: Obj) -> Obj:
-        trouble = self.trouble(pod)
-        ready, runs = not trouble, trouble in ("", "Unready")
-        before = pod["status"]
-        state = {"running": {"startedAt": self.server.now()}} if runs else {"waiting": {"reason": trouble}}
-        containers = []
-        for container in pod["spec"].get("containers", ()):
-            known: Obj = next((c for c in before.get("containerStatuses", ()) if c["name"] == container["name"]), {})
-            same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
-            crashed = trouble == "CrashLoopBackOff" and not same
-            containers.append(
-                {
-                    "name": container["name"],
-                    "image": container["image"],
-                    "ready": ready,
-                    "restartCount": known.get("restartCount", 0) + crashed,
-                    "state": known["state"] if same else state,
-                }
-            )
-        address = before.get("podIP") or self._address()
-        conditions = [("PodScheduled", True), ("Initialized", True), ("ContainersReady", ready), ("Ready", ready)]
-        return {
-            "phase": "Running" if runs or before["phase"] == "Running" else "Pending",
-            "podIP": address,
-            "podIPs": [{"ip": address}],
-            "conditions": self._conditions(before, conditions),
-            "containerStatuses": containers,
-        }
-
-    def _address(self) -> str:
-        """An IP address that no pod had before."""
-        self._made += 1
-        return f"10.244.{self._made // 250}.{self._made % 250 + 1}"
-
-    def _conditions(self, status: Obj, holds: list[tuple[str, bool]]) -> list[Obj]:
-        """Conditions that keep the time of their last transition."""
-        known = {condition["type"]: condition for condition in status.get("conditions", ())}
-        found = []
-        for name, value in holds:
-            text = "True" if value else "False"
-            same = known.get(name, {}).get("status") == text
-            since = known[name]["lastTransitionTime"] if same else self.server.now()
-            found.append({"type": name, "status": text, "lastTransitionTime": since})
-        return found
 
     # The Deployment controller.
 
@@ -174,7 +126,7 @@ class Workloads:
         counts["unavailableReplicas"] = max(0, wanted - ready)
         status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
         status |= counted(counts)
-        status["conditions"] = self._conditions(before, [("Available", available), ("Progressing", True)])
+        status["conditions"] = self._kubelet.conditions(before, [("Available", available), ("Progressing", True)])
         if status == {key: before.get(key) for key in status}:
             return False
         place = (deployment["metadata"]["namespace"], deployment["metadata"]["name"])

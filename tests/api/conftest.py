@@ -10,7 +10,9 @@ import pytest
 
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
-from operators.memcached.api import API
+from operators.etcd import api as etcd
+from operators.etcd import backup_api as etcd_backup
+from operators.memcached import api as memcached
 from shared.connection import HttpTransport, load_configuration
 from shared.install import install_crds
 from shared.kube import Kube
@@ -34,7 +36,7 @@ def install(plane: ControlPlane) -> None:
 
     async def run() -> None:
         transport = HttpTransport(await load_configuration(str(plane.kubeconfig)))
-        await install_crds(Kube(transport, manager=NAME), [API])
+        await install_crds(Kube(transport, manager=NAME), [memcached.API, etcd.API, etcd_backup.API])
         await transport.close()
 
     asyncio.run(run())

@@ -20,8 +20,12 @@ from shared.testing.sweep import Failure, Oracle, Sweep, panics
 from tests.api.running import Asked, Operator
 from tests.api.world import MEMCACHED, World
 
-QUIET = 0.4
+QUIET = 0.5
 """Seconds without a request or a move after which all rest: news and a first retry come sooner."""
+
+LOOK = 0.08
+"""Seconds between two looks at whether all rest. Where they take half as much again the machine is busy with other
+things, the operator may be kept from going on, and nothing can be told from its silence."""
 
 PATIENCE = 20.0
 """Seconds within which a run must end as the undisturbed one."""
@@ -98,7 +102,10 @@ class Run:
             now = len(self.operator.wire.asked)
             if moves or now != before or not self._told():
                 since, before = time.monotonic(), now
-            time.sleep(0.08)
+            looked = time.monotonic()
+            time.sleep(LOOK)
+            if time.monotonic() - looked > 1.5 * LOOK:
+                since = time.monotonic()
 
     def eventually(self, differs: Callable[[], list[str]]) -> list[str]:
         """What differs in the end, after it had its time."""
@@ -180,11 +187,11 @@ class LiveCourse:
             SCRIPTS[disturbance](run.operator.wire.faults, nth)
             run.go(self.scenario.steps)
             said = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=UNSTABLE))}
+            if run.operator.wire.faults.pending:
+                return None
             if self.scenario.counted:
                 said[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
             said[Oracle.STILL] = run.eventually(run.writes_of_the_next)
-            if run.operator.wire.faults.pending:
-                return None
             return [Failure(name, oracle, tuple(lines)) for oracle, lines in said.items() if lines]
         finally:
             run.close()

@@ -10,12 +10,12 @@ import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from e2e.cluster.network import free_ports
 from operators.memcached.__main__ import OPERATOR, controller
+from shared import process
 from shared.connection import HttpTransport, load_configuration
 from shared.kube import Kind, Request, Response, Transport, Unavailable
 from shared.options import parse_options
@@ -89,6 +89,7 @@ class Operator:
         host: the API server's address, where something stands between.
         name: its name; two of one name would fight for the same objects.
         flags: what else it is told.
+        of: what operator it is; without it, memcached's.
 
     Attributes:
         fleet: the servers that it finds behind the pods.
@@ -102,17 +103,18 @@ class Operator:
         name: str = NAME,
         resync: float = 3600,
         flags: Sequence[str] = (),
+        of: process.Operator | None = None,
     ) -> None:
         self.wire = Wire()
         self.fleet = Fleet()
-        self._operator = replace(OPERATOR, controller=partial(controller, connect=self.fleet.connect))
+        self._operator = of or replace(OPERATOR, controllers=lambda options: (controller(options, self.fleet.connect),))
         self._kubeconfig = str(kubeconfig)
         self._host = host
         (port,) = free_ports(1)
         self._ready = f"http://127.0.0.1:{port}/readyz"
         arguments = ["--watch-namespace", ",".join(namespaces), "--resync", str(resync), "--operator-name", name]
         addresses = ["--metrics-bind-address", "0", "--health-probe-bind-address", f"127.0.0.1:{port}"]
-        arguments += ["--exporter-image", "memcached-operator:test"]
+        arguments += ["--agent-image", "memcached-operator:test"]
         self._options = parse_options(NAME, "memcached", [*arguments, *addresses, *flags], {})
         self._thread: threading.Thread | None = None
         self._begun = threading.Event()
@@ -121,7 +123,8 @@ class Operator:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What it watches."""
-        return self._operator.controller(self._options).kinds
+        (served,) = self._operator.controllers(self._options)
+        return served.kinds
 
     def start(self) -> None:
         """Start, and wait until its cache is filled."""

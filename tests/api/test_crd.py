@@ -11,15 +11,29 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import DEPLOYMENT, SECRET, KubeError
+from operators.etcd import api as etcd
+from operators.etcd import backup_api as etcd_backup
+from operators.memcached import api as memcached
+from shared.crd import Resource
+from shared.kube import DEPLOYMENT, SECRET, Kind, KubeError, Obj
+from tests import etcd_backup_cases, etcd_cases, memcached_cases
 from tests.api.conftest import Kubectl
 from tests.api.running import Operator
-from tests.api.world import MEMCACHED, World
-from tests.cases import Case
-from tests.memcached_cases import ACCEPTED, REFUSED
+from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER, MEMCACHED, World
+from tests.cases import Case, Change
+from tests.etcd_changes import CHANGES, REFUSED_CHANGES
 from tests.unit.memcached.fleet import certificate, tls_secret
 
+CASES = {MEMCACHED: memcached_cases, ETCD_CLUSTER: etcd_cases, ETCD_BACKUP: etcd_backup_cases}
+ACCEPTED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].ACCEPTED]
+REFUSED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].REFUSED]
+REFUSED_OF_ALL = [
+    *((ETCD_CLUSTER, change) for change in REFUSED_CHANGES),
+    *((ETCD_BACKUP, change) for change in etcd_backup_cases.REFUSED_CHANGES),
+]
+
 SAMPLES = sorted((REPOSITORY / "samples" / "memcached").glob("*.yaml"))
+ETCD_SAMPLES = sorted((REPOSITORY / "samples" / "etcd").glob("*.yaml"))
 
 DEFAULTS = {
     "version": "1.6.38",
@@ -34,10 +48,18 @@ DEFAULTS = {
 }
 
 
-def manifest(case: Case) -> dict[str, object]:
+ETCD_DEFAULTS = {
+    "storage": {"size": "8Gi", "medium": "Volume", "retain": True},
+    "heartbeatInterval": 100,
+    "electionTimeout": 1000,
+    "paused": False,
+}
+
+
+def manifest(case: Case, kind: Kind = MEMCACHED) -> dict[str, object]:
     return {
-        "apiVersion": MEMCACHED.api_version,
-        "kind": MEMCACHED.name,
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
         "metadata": {"name": case.resource},
         "spec": case.whole_spec,
     }
@@ -50,22 +72,52 @@ def holds(kept: Any, given: Any) -> bool:
     return all(name in kept and holds(kept[name], value) for name, value in given.items())
 
 
-@pytest.mark.parametrize("case", ACCEPTED, ids=str)
-def test_it_is_accepted(world: World, case: Case) -> None:
-    created = world.person.create(MEMCACHED, manifest(case) | {"metadata": world.metadata(case.resource)})
-    assert holds(created["spec"], case.whole_spec), "as given, with defaults beside"
+def create(world: World, kind: Kind, case: Case) -> Obj:
+    return world.person.create(kind, manifest(case, kind) | {"metadata": world.metadata(case.resource)})
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_it_is_refused_with_a_sentence(world: World, case: Case) -> None:
+@pytest.mark.parametrize(("kind", "case"), ACCEPTED)
+def test_it_is_accepted(world: World, kind: Kind, case: Case) -> None:
+    assert holds(create(world, kind, case)["spec"], case.whole_spec), "as given, with defaults beside"
+
+
+@pytest.mark.parametrize(("kind", "case"), REFUSED)
+def test_it_is_refused_with_a_sentence(world: World, kind: Kind, case: Case) -> None:
     with pytest.raises(KubeError) as refused:
-        world.person.create(MEMCACHED, manifest(case) | {"metadata": world.metadata(case.resource)})
+        create(world, kind, case)
     assert refused.value.status in (400, 422)
     assert case.says in str(refused.value)
 
 
-def test_what_is_not_given_is_filled_in(world: World) -> None:
-    assert world.create(size=2)["spec"] == DEFAULTS | {"size": 2}
+def replace(world: World, kind: Kind, change: Change) -> Obj:
+    """Make a resource, give it a status, and put another spec into its place."""
+    made = create(world, kind, change.old)
+    if change.status:
+        status = {"status": change.status}
+        made = world.person.merge(kind, world.namespace, change.old.resource, status, subresource="status")
+    return world.person.update(kind, made | {"spec": change.new.whole_spec})
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_change_is_accepted(world: World, change: Change) -> None:
+    assert holds(replace(world, ETCD_CLUSTER, change)["spec"], change.new.whole_spec)
+
+
+@pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
+def test_a_change_is_refused_with_a_sentence(world: World, kind: Kind, change: Change) -> None:
+    with pytest.raises(KubeError) as refused:
+        replace(world, kind, change)
+    assert refused.value.status == 422
+    assert change.says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "filled_in"),
+    [(MEMCACHED, {"size": 2}, DEFAULTS), (ETCD_CLUSTER, {"size": 3, "version": "3.6.16"}, ETCD_DEFAULTS)],
+    ids=lambda value: value.name if isinstance(value, Kind) else "",
+)
+def test_what_is_not_given_is_filled_in(world: World, kind: Kind, given: Obj, filled_in: Obj) -> None:
+    assert create(world, kind, Case("", given, base={}))["spec"] == given | filled_in
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
@@ -99,12 +151,58 @@ def test_get_shows_what_counts(world: World, kube: Kubectl, operator: Operator) 
     assert row.endswith("2 of 2 servers are ready.")
 
 
-def test_explain_describes_every_field(kube: Kubectl) -> None:
-    said = kube("explain", "memcached.spec")
-    assert "MiB for items" in said or "Memory for items" in said
-    for field in (*DEFAULTS, "size", "extraArgs", "resources", "topologySpread", "tls", "auth", "metrics"):
-        assert field in said
-    assert "<no description>" not in kube("explain", "memcached", "--recursive") + said
+@pytest.mark.parametrize("resource", [memcached.API, etcd.API, etcd_backup.API], ids=lambda api: api.kind.name)
+def test_explain_describes_every_field(kube: Kubectl, resource: Resource) -> None:
+    said = kube("explain", f"{resource.kind.plural}.spec")
+    for field in resource.spec.model_fields.values():
+        assert f"  {field.alias}\t" in said
+    assert "<no description>" not in kube("explain", resource.kind.plural, "--recursive") + said
+
+
+SHOWN = {
+    ETCD_CLUSTER: (
+        {"readyMembers": 2, "phase": "Scaling", "version": "3.6.16", "leader": "cache-1", "image": "etcd:v3.6.16"},
+        ["NAME", "SIZE", "READY", "PHASE", "VERSION", "AGE", "LEADER", "IMAGE", "MESSAGE"],
+        ["cache", "3", "2", "Scaling", "3.6.16", ..., "cache-1", "etcd:v3.6.16"],
+    ),
+    ETCD_BACKUP: (
+        {"phase": "Complete", "revision": 7, "size": "1.2Mi", "sizeBytes": 1258291, "location": "volume://snapshots/a"},
+        ["NAME", "CLUSTER", "PHASE", "REVISION", "SIZE", "AGE", "LOCATION", "MESSAGE"],
+        ["cache", "demo", "Complete", "7", "1.2Mi", ..., "volume://snapshots/a"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.name)
+def test_get_shows_what_counts_of_a_status(world: World, kube: Kubectl, kind: Kind) -> None:
+    status, titles, cells = SHOWN[kind]
+    create(world, kind, Case("", base=CASES[kind].BASE))
+    world.person.merge(kind, world.namespace, "cache", {"status": status}, subresource="status")
+    heading, row = kube("get", kind.plural, "--output", "wide").splitlines()
+    assert heading.split() == titles
+    assert all(shown == cell for shown, cell in zip(row.split(), cells, strict=False) if cell is not ...)
+
+
+def test_kubectl_scales_an_etcd_cluster_within_its_bounds(world: World, kube: Kubectl) -> None:
+    create(world, ETCD_CLUSTER, Case("", base=etcd_cases.BASE))
+    status = {"size": 3, "selector": "app.kubernetes.io/instance=cache"}
+    world.person.merge(ETCD_CLUSTER, world.namespace, "cache", {"status": status}, subresource="status")
+    kube("scale", "etcd/cache", "--replicas=5")
+    scale = json.loads(kube("get", "etcdcluster", "cache", "--subresource=scale", "--output=json"))
+    assert (scale["spec"]["replicas"], scale["status"]) == (5, {"replicas": 3, "selector": status["selector"]})
+    with pytest.raises(ClusterError, match="greater than or equal to 1"):
+        kube("scale", "etcd/cache", "--replicas=0")
+
+
+@pytest.mark.parametrize("sample", ETCD_SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_of_etcd_applies_strictly_and_again_without_a_change(
+    world: World, kube: Kubectl, sample: Path
+) -> None:
+    kube("apply", "--validate=strict", "--filename", sample)
+    again = kube("apply", "--validate=strict", "--filename", sample).splitlines()
+    ours = [line for line in again if "etcd.ydzs.io/" in line]  # a Secret's stringData is applied each time
+    assert ours
+    assert all(line.endswith(" unchanged") for line in ours)
 
 
 def test_kubectl_scales_and_an_autoscaler_finds_the_pods(world: World, kube: Kubectl, operator: Operator) -> None:

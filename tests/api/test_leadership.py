@@ -64,7 +64,9 @@ def test_only_the_leader_writes(plane: ControlPlane, world: World) -> None:
         assert standby.metric("workqueue_depth") == 0, "nothing waits for a worker that there is not"
         for method in ("POST", "PATCH", "PUT", "DELETE"):
             assert standby.metric(f'rest_client_requests_total{{method="{method}"}}') == 0
-        assert standby.metric('platform_cached_objects{kind="Memcached"}') == 1, "its cache is warm"
+        assert standby.metric('platform_cached_objects{controller="memcached",kind="Memcached"}') == 1, (
+            "its cache is warm"
+        )
         [told] = [event for event in world.listed(EVENT) if event["reason"] == "LeaderElection"]
         assert told["message"] == f"{lease(world)['holderIdentity']} became leader"
 
@@ -153,7 +155,7 @@ def test_workers_that_cannot_be_stopped_end_the_process(
     elected.start()
     wait(lambda: world.find(LEASE, NAME) and lease(world).get("holderIdentity"))
     elected.wire.faults.lose_request(when=lambda *_: True, times=None)
-    with pytest.raises(TimeoutError, match=r"leadership was lost, and worker-0, .* could not be stopped"):
+    with pytest.raises(TimeoutError, match=r"leadership was lost, and memcached-worker-0, .* could not be stopped"):
         elected.ended()
 
 

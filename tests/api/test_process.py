@@ -82,7 +82,7 @@ def test_from_nothing_to_a_running_server_and_a_clean_end(bare: ControlPlane) ->
         world.create(size=2)
         world.eventually(world.is_ready)
         _, text = answer(f"{metrics}/metrics")
-        controller = 'controller="memcached-operator"'
+        controller = 'controller="memcached"'
         for name in (
             f'controller_runtime_reconcile_total{{{controller},result="success"}}',
             f"controller_runtime_reconcile_time_seconds_count{{{controller}}}",

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
+from operators.etcd import api as etcd
+from operators.etcd import backup_api as etcd_backup
 from operators.memcached.api import API
 from shared import status
 from shared.kube import (
@@ -28,6 +30,7 @@ from shared.testing.served import NAMESPACE
 from tests.api.live import LiveServer
 
 MEMCACHED = API.kind
+ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
 OWNED = (DEPLOYMENT, SERVICE)
 """What every Memcached owns that does not ask for more."""
 
@@ -60,7 +63,7 @@ class World:
 
     def close(self) -> None:
         """Leave no resource behind: without controllers nobody ends the namespace."""
-        for kind in (MEMCACHED, DEPLOYMENT, STATEFUL_SET, POD):
+        for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, DEPLOYMENT, STATEFUL_SET, POD):
             for obj in self.person.list(kind, self.namespace):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()

@@ -1,4 +1,4 @@
-"""Memcached in containers: on the Docker daemon that answers, else on one of our own."""
+"""Databases in containers: on the Docker daemon that answers, else on one of our own."""
 
 from __future__ import annotations
 
@@ -8,25 +8,45 @@ from contextlib import ExitStack
 import pytest
 from testcontainers.core.config import testcontainers_config
 
+from e2e.cluster.binaries import ETCD
 from tests.containers.daemon import answers, daemon
+from tests.containers.etcd_servers import NEWEST, Etcd
 from tests.containers.servers import VERSIONS, Servers
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Servers]:
-    """Starts servers, on a daemon that has their images."""
+def ours() -> Iterator[bool]:
+    """A daemon that answers where the environment says; whether it is of our own."""
     with ExitStack() as stack:
-        ours = not answers()
-        if ours:
+        made = not answers()
+        if made:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setenv("DOCKER_HOST", stack.enter_context(daemon()))
         testcontainers_config.ryuk_disabled = True  # would be pulled; every container here is in a context that ends it
-        made = Servers(ours=ours)
-        made.provide()
         yield made
+
+
+@pytest.fixture(scope="session")
+def servers(ours: bool) -> Servers:
+    """Starts servers of memcached."""
+    made = Servers(ours=ours)
+    made.provide()
+    return made
+
+
+@pytest.fixture(scope="session")
+def etcd(ours: bool, tmp_path_factory: pytest.TempPathFactory) -> Etcd:
+    """Starts clusters of etcd."""
+    return Etcd(tmp_path_factory.mktemp("etcd"), ours=ours)
 
 
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     """A version of memcached: what holds, holds for each."""
+    return str(request.param)
+
+
+@pytest.fixture(params=[pytest.param(each, marks=[] if each == NEWEST else pytest.mark.long) for each in ETCD])
+def etcd_version(request: pytest.FixtureRequest) -> str:
+    """A version of etcd: what holds, holds for each; but the newest one's are enough for most changes."""
     return str(request.param)

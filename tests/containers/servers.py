@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
-import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import docker
 from docker.errors import APIError
 from testcontainers.core.container import DockerContainer
 
 from e2e.cluster import images
 from e2e.cluster.network import free_ports
+from tests.containers.providing import provide
 
 VERSIONS = tuple(sorted(images.MEMCACHED_VERSIONS.values()))
 FILES = "/etc/memcached"
@@ -88,11 +86,8 @@ class Servers:
         self._ours = ours
 
     def provide(self) -> None:
-        """See to the images: a daemon's own may have or pull the official ones; else those of e2e/images."""
-        with closing(docker.from_env()) as client:
-            for image in images.operand_images():
-                if self._ours or not _has(client, image.tag):
-                    _load(client, image)
+        """See to the images."""
+        provide(images.memcached_images(), ours=self._ours)
 
     @contextmanager
     def memcached(self, version: str, *arguments: str, files: Path | None = None) -> Iterator[Memcached]:
@@ -118,28 +113,3 @@ class Servers:
             server = Memcached(host, port, container, published=not self._ours)
             server.wait()
             yield server
-
-
-def _has(client: docker.DockerClient, tag: str) -> bool:
-    """Whether a daemon has an image, or can pull it."""
-    if client.images.list(tag):
-        return True
-    try:
-        client.images.pull(tag)
-    except APIError:
-        return False
-    return True
-
-
-def _load(client: docker.DockerClient, image: images.Image) -> None:
-    """Give a daemon an image of ours, unless it has this very one."""
-    archive = images.build(image)
-    with tarfile.open(archive) as parts:
-        manifest = parts.extractfile("manifest.json")
-        assert manifest is not None
-        (made,) = json.load(manifest)
-    if any(found.id == f"sha256:{made['Config'].removesuffix('.json')}" for found in client.images.list(image.tag)):
-        return
-    with archive.open("rb") as file:
-        client.images.load(file)
-    client.images.prune()  # an earlier one has lost its name

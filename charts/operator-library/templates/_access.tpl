@@ -15,7 +15,7 @@ automountServiceAccountToken: false
 {{- end -}}
 
 {{/*
-What the operator may do: the rules in files/rules.yaml, in every namespace or, where watchNamespaces lists some, in
+What the operator may do: the rules in files/rules*.yaml, in every namespace or, where watchNamespaces lists some, in
 those alone.
 */}}
 {{- define "operator.access" -}}
@@ -27,7 +27,7 @@ those alone.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $role }}
 metadata: {{- include "operator.accessMetadata" (list $ $namespace) | nindent 2 }}
-rules: {{- $.Files.Get "files/rules.yaml" | fromYamlArray | toYaml | nindent 2 }}
+rules: {{- include "operator.rules" $ | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $role }}Binding
@@ -39,6 +39,17 @@ roleRef:
 subjects: {{- include "operator.subject" $ | nindent 2 }}
 {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* What it always sends, and what it sends only where the value of the same name under rbac lets it. */}}
+{{- define "operator.rules" -}}
+{{- $rules := .Files.Get "files/rules.yaml" | fromYamlArray }}
+{{- range $path, $content := .Files.Glob "files/rules-*.yaml" }}
+{{- if get $.Values.rbac ($path | base | trimPrefix "rules-" | trimSuffix ".yaml") }}
+{{- $rules = concat $rules ($content | toString | fromYamlArray) }}
+{{- end }}
+{{- end }}
+{{- toYaml $rules }}
 {{- end -}}
 
 {{- define "operator.accessMetadata" -}}
@@ -172,12 +183,15 @@ whoever may edit Deployments in a namespace may edit these there too.
 {{- $spec := ($content | toString | fromYaml).spec }}
 {{- $group := list $spec.group }}
 {{- $plural := $spec.names.plural }}
-{{- $all := list $plural (printf "%s/status" $plural) (printf "%s/scale" $plural) }}
+{{- $scale := list }}
+{{- if (first $spec.versions).subresources.scale }}{{ $scale = list (printf "%s/scale" $plural) }}{{ end }}
+{{- $all := concat (list $plural (printf "%s/status" $plural)) $scale }}
 {{- $view = append $view (dict "apiGroups" $group "resources" $all "verbs" (list "get" "list" "watch")) }}
 {{- $change := list "create" "delete" "deletecollection" "patch" "update" }}
 {{- $edit = append $edit (dict "apiGroups" $group "resources" (list $plural) "verbs" $change) }}
-{{- $scale := list (printf "%s/scale" $plural) }}
-{{- $edit = append $edit (dict "apiGroups" $group "resources" $scale "verbs" (list "patch" "update")) }}
+{{- with $scale }}
+{{- $edit = append $edit (dict "apiGroups" $group "resources" . "verbs" (list "patch" "update")) }}
+{{- end }}
 {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

@@ -5,8 +5,8 @@ it goes once it passed; where it failed, its pod stays to be looked at, until th
 {{- define "operator.check" -}}
 {{- $namespace := first (append .Values.watchNamespaces .Release.Namespace) }}
 {{- if has .Release.Namespace .Values.watchNamespaces }}{{ $namespace = .Release.Namespace }}{{ end }}
-{{- $crd := "" }}
-{{- range $_, $content := .Files.Glob "files/crds/*.yaml" }}{{ $crd = default ($content | toString | fromYaml) $crd }}{{ end }}
+{{- $plural := index .Chart.Annotations "platform/checked" }}
+{{- $crd := .Files.Get (printf "files/crds/%s.yaml" $plural) | fromYaml }}
 {{- $name := printf "check-%s" (include "operator.fullname" .) }}
 ---
 apiVersion: v1
@@ -19,10 +19,10 @@ kind: Role
 metadata: {{- include "operator.checkMetadata" (list . $namespace -2) | nindent 2 }}
 rules:
   - apiGroups: [{{ $crd.spec.group | quote }}]
-    resources: [{{ $crd.spec.names.plural | quote }}]
+    resources: [{{ $plural | quote }}]
     verbs: [create]
   - apiGroups: [{{ $crd.spec.group | quote }}]
-    resources: [{{ $crd.spec.names.plural | quote }}]
+    resources: [{{ $plural | quote }}]
     resourceNames: [{{ $name | quote }}]
     verbs: [get, delete]
 ---

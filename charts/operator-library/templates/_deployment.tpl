@@ -161,7 +161,7 @@ priorityClassName: {{ . | quote }}
 - --log-level={{ .Values.logLevel }}
 - --log-format={{ .Values.logFormat }}
 - --image-repository={{ .Values.operandImageRepository }}
-- --exporter-image={{ include "operator.exporterImage" . }}
+- --agent-image={{ include "operator.agentImage" . }}
 - --health-probe-bind-address=:8081
 - --metrics-bind-address={{ ternary (printf ":%d" (int64 .Values.metrics.port)) "0" .Values.metrics.enabled }}
 - {{ ternary "--metrics-secure" "--no-metrics-secure" .Values.metrics.secure }}

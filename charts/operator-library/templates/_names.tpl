@@ -50,6 +50,6 @@ helm.sh/chart: {{ printf "%s-%s" (include "operator.process" .) .Chart.Version |
 {{- end -}}
 
 {{/* The sidecar that reads metrics is a mode of the operator's own program, unless a value names another image. */}}
-{{- define "operator.exporterImage" -}}
-{{- default (include "operator.image" .) .Values.exporterImage -}}
+{{- define "operator.agentImage" -}}
+{{- default (include "operator.image" .) .Values.agentImage -}}
 {{- end -}}

@@ -44,9 +44,9 @@ class Cluster:
         """Take away whatever was installed and made."""
         for release in json.loads(self.helm("list", "--output", "json")):
             self.helm("uninstall", release["name"])
-        if self.find("crd", MEMCACHEDS):
-            self.kubectl("delete", "memcached", "--all")
-            self.kubectl("delete", "crd", "--selector", OURS)
+        for crd in self.list("crd", f"--selector={OURS}"):
+            self.kubectl("delete", crd["metadata"]["name"], "--all")
+            self.kubectl("delete", "crd", crd["metadata"]["name"])
         self.kubectl("delete", "deployment,service,pod,event,lease,secret", "--all", "--grace-period=0", "--force")
 
     def await_established(self) -> None:
@@ -101,3 +101,8 @@ class Cluster:
 def memcached(name: str, **spec: object) -> Obj:
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": metadata, "spec": spec}
+
+
+def etcd(name: str, **spec: object) -> Obj:
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster", "metadata": metadata, "spec": spec}

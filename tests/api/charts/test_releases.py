@@ -14,9 +14,9 @@ import yaml
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from shared.kube import DEPLOYMENT
-from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached
+from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, etcd, memcached
 from tests.api.running import Operator
-from tests.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, render
+from tests.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
 
 RELEASED = REPOSITORY / "tests" / "released"
 PREVIOUS = RELEASED / "platform-0.1.0.tgz"
@@ -25,7 +25,7 @@ RELEASE_LIMIT = 700_000
 """Bytes of a release's Secret: the API server takes 1 MiB, and the release must grow."""
 
 
-def everywhere(values: Values) -> Values:
+def everywhere(values: Values) -> dict[str, Values]:
     """The same values for every operator of the umbrella chart."""
     return dict.fromkeys(NAMES, values)
 
@@ -48,7 +48,9 @@ def test_each_chart_installs_alone_and_goes_without_a_trace(
     assert cluster.release_bytes() < RELEASE_LIMIT
     cluster.helm("uninstall", "platform")
     assert cluster.ours() == set()
-    assert cluster.find("crd", MEMCACHEDS), "with it everybody's resources would go"
+    crds = of_kind(render(charts / chart, given), "CustomResourceDefinition")
+    assert all(cluster.find("crd", crd["metadata"]["name"]) for crd in crds), "with it everybody's resources would go"
+    assert crds
 
 
 def test_an_upgrade_brings_the_next_crd_and_keeps_the_resources(cluster: Cluster, charts: Path, tmp_path: Path) -> None:
@@ -126,14 +128,19 @@ def test_uninstalling_with_live_resources_ends_and_takes_nothing_of_theirs(clust
     assert cluster.get("memcached", "cache")["metadata"]["uid"] == kept[0]["metadata"]["uid"]
 
 
+RESOURCES = {"memcached": memcached("cache", size=2), "etcd": etcd("cache", size=3, version="3.6.16")}
+"""One of each operator."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_operator_that_is_disabled_goes_and_its_resources_stay(cluster: Cluster, charts: Path, name: str) -> None:
     cluster.install(charts / "platform", everywhere(UNASKED))
-    cluster.apply(memcached("cache", size=2))
-    before = cluster.get("memcached", "cache")
-    cluster.install(charts / "platform", {name: {"enabled": False}})
+    resource = RESOURCES[name]
+    cluster.apply(resource)
+    before = cluster.get(resource["kind"], "cache")
+    cluster.install(charts / "platform", everywhere(UNASKED) | {name: {"enabled": False}})
     assert not [each for each in cluster.ours() if f"{name}-operator" in each]
-    assert cluster.get("memcached", "cache") == before
+    assert cluster.get(resource["kind"], "cache") == before
 
 
 def test_nothing_is_installed_where_uninstalling_would_take_data(cluster: Cluster, charts: Path) -> None:
@@ -200,11 +207,11 @@ def test_the_upgrade_from_the_previous_release_touches_no_pod(cluster: Cluster, 
 
 
 def test_values_given_to_the_previous_release_are_kept(cluster: Cluster, charts: Path) -> None:
-    cluster.install(PREVIOUS, everywhere({"logLevel": "debug", "workers": 4}))
+    cluster.install(PREVIOUS, {"memcached": {"logLevel": "debug", "workers": 4}})
     cluster.helm("upgrade", "platform", charts / "platform", "--reset-then-reuse-values")
-    for name in NAMES:
-        container = cluster.get("deployment", f"platform-{name}-operator")["spec"]["template"]["spec"]["containers"][0]
-        assert {"--log-level=debug", "--workers=4", "--leader-elect"} <= set(container["args"])
+    container = cluster.get("deployment", "platform-memcached-operator")["spec"]["template"]["spec"]["containers"][0]
+    assert {"--log-level=debug", "--workers=4", "--leader-elect"} <= set(container["args"])
+    assert cluster.find("deployment", "platform-etcd-operator"), "what is new comes along"
 
 
 def test_a_changed_builder_would_be_noticed(cluster: Cluster, charts: Path) -> None:

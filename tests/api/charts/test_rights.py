@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,14 +27,15 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.processes import wait_until
-from shared.kube import POD
 from shared.testing import Workloads
+from shared.testing.kubelet import Exit, Fate, Kubelet
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached
 from tests.api.live import LiveServer
 from tests.charts import NAMESPACE, Obj, only, render
 from tests.memcached_server import Forgetting, Keeping, serving
 
 FULL = "platform-memcached-operator"
+ALONE: Obj = {"etcd": {"enabled": False}}
 KUBECTL = Path(sys.executable).parent / "kubectl"
 
 
@@ -101,7 +102,7 @@ def test_the_operator_needs_no_right_that_the_chart_does_not_give(
     """It leads, makes its certificate and tells whom to trust; it creates, changes, reports and tells, also of what is
     in its way; and it judges who asks for its metrics.
     """
-    values = {"memcached": {**UNASKED, "watchNamespaces": namespaces, "logLevel": "debug"}}
+    values = ALONE | {"memcached": {**UNASKED, "watchNamespaces": namespaces, "logLevel": "debug"}}
     cluster.install(charts / "platform", values)
     operator = Running(cluster, render(charts / "platform", values), tmp_path)
     cluster.kubectl("create", "service", "clusterip", "taken", "--tcp=1")
@@ -163,35 +164,39 @@ HERE = "127.77.0.1"
 """An address of this machine that nothing else uses."""
 
 
-class Kubelet(Workloads):
+class Here(Kubelet):
+    """Runs all pods at one address."""
+
+    def _address(self) -> str:
+        return HERE
+
+
+class Machine(Workloads):
     """Runs pods of Deployments as its parent does, all at one address, and the check's pod as a process."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         live = LiveServer(cluster.plane, NAMESPACE)
         super().__init__(live.as_server)
+        self._kubelet = Here(live.as_server)
+        self._kubelet.processes = self
         self._cluster = cluster
         self._directory = directory
         self._check: subprocess.Popen[bytes] | None = None
 
-    def _address(self) -> str:
-        return HERE
-
-    def _run(self, pod: Obj) -> bool:
-        metadata = pod["metadata"]
-        if metadata["labels"].get("app.kubernetes.io/component") != "check" or metadata.get("deletionTimestamp"):
-            return super()._run(pod)
+    def run(self, pod: Obj, _claims: Mapping[str, Obj]) -> Fate:
+        if pod["metadata"]["labels"].get("app.kubernetes.io/component") != "check":
+            return Fate()
+        (container,) = pod["spec"]["containers"]
         if self._check is None:
-            (container,) = pod["spec"]["containers"]
             account = self._cluster.account(pod["spec"]["serviceAccountName"], self._directory)
             program = [sys.executable, *container["command"][1:], *container["args"], f"--kubeconfig={account}"]
             with (self._directory / "check.log").open("wb") as log:
                 self._check = subprocess.Popen(program, cwd=REPOSITORY, stdout=log, stderr=log)
-        if self._check.poll() is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
-            return False
-        phase = "Failed" if self._check.returncode else "Succeeded"
-        place = (POD, NAMESPACE, metadata["name"])
-        self._kubelet.merge(*place, {"status": {"phase": phase}}, subresource="status")
-        return True
+        code = self._check.poll()
+        return Fate() if code is None else Fate(exits={container["name"]: Exit(code)})
+
+    def end(self, _uid: str) -> None:
+        """The check ends by itself."""
 
 
 @pytest.mark.parametrize(
@@ -200,10 +205,10 @@ class Kubelet(Workloads):
 def test_helm_test_uses_the_platform_with_the_rights_that_it_brings(
     cluster: Cluster, charts: Path, tmp_path: Path, behaviour: type[socketserver.BaseRequestHandler], passes: bool
 ) -> None:
-    values = {"memcached": {**UNASKED, "networkPolicy": {"enabled": True}}}
+    values = ALONE | {"memcached": {**UNASKED, "networkPolicy": {"enabled": True}}}
     cluster.install(charts / "platform", values)
     operator = Running(cluster, render(charts / "platform", values), tmp_path)
-    kubelet = Kubelet(cluster, tmp_path)
+    machine = Machine(cluster, tmp_path)
     name = f"check-{FULL}"
     with ExitStack() as stack:
         stack.enter_context(serving(behaviour, HERE, 11211))
@@ -211,7 +216,7 @@ def test_helm_test_uses_the_platform_with_the_rights_that_it_brings(
         pool = stack.enter_context(ThreadPoolExecutor(1))
         test = pool.submit(cluster.helm, "test", "platform", "--timeout=60s")
         while not test.done():
-            kubelet.step()
+            machine.step()
             time.sleep(0.05)
     said = (tmp_path / "check.log").read_text()
     if passes:

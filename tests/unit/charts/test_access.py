@@ -13,6 +13,9 @@ ROLES = ("Role", "ClusterRole")
 BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 READ_MANY = {"list", "watch", "deletecollection"}
 
+SWITCHES = {"etcd-operator": {"selfSigned": ("", "secrets"), "certManager": ("cert-manager.io", "certificates")}}
+"""Values under rbac that give further rights, and to what."""
+
 
 @pytest.fixture(params=OPERATORS)
 def operator_chart(request: pytest.FixtureRequest, charts: Path) -> Path:
@@ -48,13 +51,32 @@ def test_no_right_is_a_wildcard(operator_chart: Path, values: Values) -> None:
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
 def test_secrets_are_got_by_name_and_written_only_where_they_are_its_own(operator_chart: Path, values: Values) -> None:
-    for role, rule in rules(render(operator_chart, values)):
+    """Unless its resources ask for Secrets of its making: such a right is one that a value takes away."""
+    switches = dict.fromkeys(SWITCHES.get(operator_chart.name, ()), False)
+    for role, rule in rules(render(operator_chart, {**values, "rbac": {**values.get("rbac", {}), **switches}})):
         if "secrets" not in rule.get("resources", ()):
             continue
-        assert not READ_MANY & set(rule["verbs"]), role["metadata"]["name"]
         if set(rule["verbs"]) != {"get"}:
             assert (role["kind"], role["metadata"]["namespace"]) == ("Role", NAMESPACE)
             assert rule["resourceNames"] == ["platform-" + operator_chart.name + "-certificates"]
+
+
+@pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
+def test_nobody_lists_or_deletes_secrets_whatever_is_switched_on(operator_chart: Path, values: Values) -> None:
+    for role, rule in rules(render(operator_chart, values)):
+        if "secrets" in rule.get("resources", ()):
+            assert set(rule["verbs"]) <= {"get", "create", "patch"}, role["metadata"]["name"]
+
+
+def test_a_right_that_few_need_is_a_values_to_give(operator_chart: Path) -> None:
+    files = {path.stem.removeprefix("rules-") for path in (operator_chart / "files").glob("rules-*.yaml")}
+    known = SWITCHES.get(operator_chart.name, {})
+    assert files == known.keys()
+    role = named(render(operator_chart), "ClusterRole", operator_chart.name)
+    for switch, (group, resource) in known.items():
+        without = named(render(operator_chart, {"rbac": {switch: False}}), "ClusterRole", operator_chart.name)
+        taken = [rule for rule in role["rules"] if rule not in without["rules"]]
+        assert [(rule["apiGroups"], rule["resources"]) for rule in taken] == [([group], [resource])]
 
 
 def test_listed_namespaces_bound_the_operators_rights(operator_chart: Path) -> None:

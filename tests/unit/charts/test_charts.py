@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import tomllib
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_values_reach_the_operator(operator_chart: Path) -> None:
         "profiling": True,
         "otlpEndpoint": "http://collector:4318",
         "operandImageRepository": "registry:5000/library/cache",
-        "exporterImage": "registry:5000/exporter:1",
+        "agentImage": "registry:5000/exporter:1",
         "metrics": {"port": 9090},
         "webhook": {"port": 9090 + 1},
     }
@@ -107,7 +108,7 @@ def test_values_reach_the_operator(operator_chart: Path) -> None:
     assert (options.log_level, options.log_format) == ("debug", "text")
     assert (options.profiling, options.otlp_endpoint) == (True, "http://collector:4318")
     assert options.image_repository == "registry:5000/library/cache"
-    assert options.exporter_image == "registry:5000/exporter:1"
+    assert options.agent_image == "registry:5000/exporter:1"
     assert (options.metrics_address, options.webhook_address, options.probe_address) == (":9090", ":9091", ":8081")
     assert options.metrics_secure
     assert not options.install_crds, "the chart brings the CRDs"
@@ -117,7 +118,7 @@ def test_without_values_it_runs_as_its_readme_says(operator_chart: Path) -> None
     options = options_of(render(operator_chart))
     container = only(render(operator_chart), "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert options.namespaces == ()
-    assert options.exporter_image == container["image"], "the exporter is a mode of the operator's own program"
+    assert options.agent_image == container["image"], "the exporter is a mode of the operator's own program"
     assert not options.profiling
     assert options.otlp_endpoint == ""
     assert not options.known_operators
@@ -248,7 +249,11 @@ def test_every_object_is_labelled_and_the_pods_are_selected_by_what_is_theirs(
 
 
 def test_the_check_uses_what_the_operator_serves(operator_chart: Path) -> None:
-    (crd,) = of_kind(render(operator_chart), "CustomResourceDefinition")
+    chart = yaml.safe_load((CHARTS / operator_chart.name / "Chart.yaml").read_text())
+    checked = chart["annotations"]["platform/checked"]
+    assert checked in {
+        crd["spec"]["names"]["plural"] for crd in of_kind(render(operator_chart), "CustomResourceDefinition")
+    }
     for namespaces, where in (([], "platform-system"), (["shop", "platform-system"], "platform-system"), (["b"], "b")):
         objects = [obj for obj in render(operator_chart, {"watchNamespaces": namespaces}) if is_hook(obj)]
         (pod,) = (obj for obj in objects if obj["kind"] == "Pod")
@@ -257,13 +262,12 @@ def test_the_check_uses_what_the_operator_serves(operator_chart: Path) -> None:
         assert pod["spec"]["containers"][0]["args"] == [f"--namespace={where}", f"--name={name}"]
         assert pod["metadata"]["namespace"] == "platform-system", "Helm reads logs there"
         assert role["metadata"]["namespace"] == where
-        plural = [crd["spec"]["names"]["plural"]]
         assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
-            (plural, ["create"]),
-            (plural, ["get", "delete"]),
+            ([checked], ["create"]),
+            ([checked], ["get", "delete"]),
         ]
         module = pod["spec"]["containers"][0]["command"][-1]
-        assert (REPOSITORY / f"{module.replace('.', '/')}.py").exists()
+        assert importlib.import_module(module).CHECK.kind.plural == checked
 
 
 def test_what_is_for_helm_test_goes_when_it_passed(operator_chart: Path) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import images
+from e2e.cluster import binaries, images
+from operators.etcd.__main__ import OPERATOR
+from operators.etcd.spec import DEFAULT_VERSION, EtcdClusterSpec
 
 DEB822 = """\
 Types: deb
@@ -55,3 +57,20 @@ def test_an_operators_tag_is_named_by_its_sources() -> None:
     assert image.tag.startswith("platform/memcached-operator:dev-")
     assert image.built_as == "platform/memcached-operator:dev"
     assert images.operator_image("memcached", "registry.example/team/op:1.2").built_as == "registry.example/team/op:1.2"
+
+
+@pytest.mark.parametrize("version", [version for version in binaries.ETCD if version != "3.4.13"])
+def test_an_image_of_etcd_is_built_of_the_version_that_it_names(version: str) -> None:
+    required = (binaries.GO / binaries.ETCD[version].module / "go.mod").read_text()
+    for part in ("server", "etcdutl", "etcdctl", "api"):
+        assert f"go.etcd.io/etcd/{part}/v3 v{version} " in required
+    assert images.ETCD_TAGS[version].endswith(f":v{version}")
+
+
+def test_what_a_resource_gets_that_names_no_version_can_be_had() -> None:
+    asked = EtcdClusterSpec(size=1, version=DEFAULT_VERSION).image_reference(OPERATOR.image_repository)
+    assert asked in {image.tag for image in images.etcd_images()}
+
+
+def test_what_the_seeds_manifest_names_can_be_had() -> None:
+    assert "cnych/etcd:v3.4.13" in {image.tag for image in images.etcd_images()}

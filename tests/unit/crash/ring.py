@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Any
 
 from shared.cache import Cache
-from shared.kube import SERVICE, Conflict, Kind, Kube, NotFound, Obj
+from shared.controller import Controller
+from shared.kube import SERVICE, Kind, Kube, Obj
 from shared.ownership import Owner
 from shared.plan import PASS, Apply, Call, Delete, Plan, Step, follow
 from shared.queue import Key
-from shared.reconciler import Controller
 from shared.testing.harness import NAMESPACE
 from shared.testing.scenario import Subject
 from shared.testing.served import CONFIG_MAP
@@ -118,16 +118,7 @@ class RingOperator:
 
     async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
         key = Key(ring.obj["metadata"]["namespace"], ring.name)
-        if len(self.database.joined) != ring.size:
-            await self.make_sure(ring, kube)
         return Seen(tuple(self.database.joined), cache.get(SERVICE, *key), tuple(cache.owned(CONFIG_MAP, key)))
-
-    async def make_sure(self, ring: Ring, kube: Kube) -> None:
-        """What members come and go for is the newest spec: no precondition protects a database from an older one."""
-        metadata = ring.obj["metadata"]
-        live = await kube.get(RING, metadata["namespace"], ring.name)
-        if (live["metadata"]["uid"], live["metadata"]["generation"]) != (metadata["uid"], metadata["generation"]):
-            raise Conflict(f"Ring {ring.name} is newer than what was seen of it")
 
     def plan(self, ring: Ring, seen: Seen, now: datetime) -> Plan:
         actions, verdict, requeue = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
@@ -173,15 +164,18 @@ class NamesAtRandom(RingOperator):
 
 
 class DeletesByName(RingOperator):
-    """Decides by its cache that notes must go, and deletes what bears their name now."""
+    """Makes spoiled notes anew: decides by its cache that they are, and deletes what bears their name now."""
 
     async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
         seen = await super().observe(ring, cache, kube)
-        try:
-            live = tuple([await kube.get(CONFIG_MAP, NAMESPACE, found["metadata"]["name"]) for found in seen.notes])
-        except NotFound:
-            live = ()
-        return replace(seen, notes=live)
+        want = ring.config_map(ring.name)["data"]
+        spoiled = [found["metadata"]["name"] for found in seen.notes if found["data"] != want]
+        return replace(seen, notes=tuple([await kube.get(CONFIG_MAP, NAMESPACE, name) for name in spoiled]))
+
+    def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        if seen.notes:
+            return Step.wait("Remaking", "spoiled notes go", *(Delete(CONFIG_MAP, found) for found in seen.notes))
+        return super().keep_notes(ring, seen, now)
 
 
 class MendsByName(RingOperator):
@@ -206,11 +200,16 @@ class RecordsAfterwards(RingOperator):
         return PASS if seen.notes else Step.do(Join(), Apply(CONFIG_MAP, ring.config_map(ring.name)))
 
 
-class TrustsItsCache(RingOperator):
-    """Adds and removes members by whatever spec it has seen."""
+class ActsWhileItLooks(RingOperator):
+    """Adds and removes members by whatever spec it has seen, without asking for it in a plan: nobody looks again then
+    whether that is still the spec.
+    """
 
-    async def make_sure(self, ring: Ring, kube: Kube) -> None:
-        pass
+    async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
+        while len(self.database.joined) != ring.size:
+            joined = self.database.joined
+            await self.call(Join() if len(joined) < ring.size else Leave(joined[-1]))
+        return await super().observe(ring, cache, kube)
 
 
 class CountsTurns(RingOperator):

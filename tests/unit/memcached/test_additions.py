@@ -23,7 +23,7 @@ ASKED: dict[Kind, Obj] = {
 
 
 def started(*arguments: str, **options: Any) -> Harness:
-    given = parse_options("memcached-operator", "memcached", ["--exporter-image=operator:1", *arguments], {})
+    given = parse_options("memcached-operator", "memcached", ["--agent-image=operator:1", *arguments], {})
     return Harness(controller(given), **options)
 
 
@@ -97,11 +97,11 @@ async def test_a_size_beyond_the_autoscalers_bounds_counts_as_the_nearest(
 
 
 def test_metrics_without_an_image_to_serve_them_stall_and_say_so() -> None:
-    made = plan(resource(metrics={}), world(pod(1)), exporter_image="")
+    made = plan(resource(metrics={}), world(pod(1)), agent_image="")
     assert made.actions == ()
     assert (made.verdict.progress, made.verdict.reason) == (Progress.STALLED, "NoExporterImage")
-    assert "--exporter-image" in made.verdict.message
-    assert plan(resource(metrics={"enabled": False}), world(pod(1)), exporter_image="").actions
+    assert "--agent-image" in made.verdict.message
+    assert plan(resource(metrics={"enabled": False}), world(pod(1)), agent_image="").actions
 
 
 def test_the_exporter_imports_nothing_of_an_operators() -> None:

@@ -101,7 +101,7 @@ class World:
 
     def __init__(self) -> None:
         self.fleet = Fleet()
-        options = parse_options("memcached-operator", "memcached", ["--exporter-image=operator:1"], {})
+        options = parse_options("memcached-operator", "memcached", ["--agent-image=operator:1"], {})
         self.harness = Harness(controller(options, self.fleet.connect))
 
     async def settled(self, **spec: Any) -> Obj:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from operators.memcached import check as checking
-from operators.memcached.check import KIND, LABEL, Failed, check
+from operators.memcached.check import CHECK
+from shared.check import LABEL, Failed
 from shared.kube import Kube, Obj, Request, Response
 from shared.testing import ApiServer
 from tests.memcached_server import Forgetting, Silent, serving
 
+KIND = CHECK.kind
 NAME = "check-platform-memcached-operator"
+WELL = "{} of its servers gave back what they took"
 
 
 def status(generation: int, ready: str, message: str, servers: tuple[str, ...]) -> Obj:
@@ -62,14 +65,14 @@ def memcached(**metadata: Any) -> Obj:
     return {"apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata, "spec": {"size": 1}}
 
 
-async def run(transport: Any, *, within: float = 2.0) -> int:
-    return await check(Kube(transport, manager="check"), "default", NAME, within=within, pause=0.01)
+async def run(transport: Any, *, within: float = 2.0) -> str:
+    return await CHECK.run(Kube(transport, manager="check"), "default", NAME, within=within, pause=0.01)
 
 
 async def test_each_server_is_used_and_nothing_is_left(server: ApiServer) -> None:
     with serving() as one, serving() as other:
         async with operator(server, one, other):
-            assert await run(server) == 2
+            assert await run(server) == WELL.format(2)
     assert left(server) == []
 
 
@@ -111,7 +114,7 @@ async def test_what_a_killed_check_left_is_replaced(server: ApiServer) -> None:
     server.actor("check").create(KIND, memcached(labels=LABEL))
     with serving() as address:
         async with operator(server, address):
-            assert await run(server) == 1
+            assert await run(server) == WELL.format(1)
     assert left(server) == []
 
 
@@ -146,4 +149,4 @@ async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServ
 
     with serving() as address:
         async with operator(server, address):
-            assert await run(Starting()) == 1
+            assert await run(Starting()) == WELL.format(1)

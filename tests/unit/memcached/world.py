@@ -16,7 +16,7 @@ from shared.pods import Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLANNER = Planner(
-    operator="memcached-operator", image_repository="memcached", exporter_image="example.com/memcached-operator:1"
+    operator="memcached-operator", image_repository="memcached", agent_image="example.com/memcached-operator:1"
 )
 
 

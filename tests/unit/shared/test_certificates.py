@@ -106,9 +106,11 @@ async def test_what_is_made_in_a_process_of_its_own_is_as_ordered() -> None:
     order = Order("ours", ("127.0.0.1", HOST), NOW, NOW + timedelta(days=1), None, NOW + timedelta(days=4))
     first = await make(order)
     assert first.authority is not None
+    assert first.serving is not None
     verify(first.serving.certificate, first.authority.certificate, NOW)
     again = await make(Order("ours", (HOST,), NOW, NOW + timedelta(days=1), first.authority, None))
     assert again.authority is None
+    assert again.serving is not None
     verify(again.serving.certificate, first.authority.certificate, NOW)
     pem.server_context(again.serving)
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shared.fields import difference, record_of, trim
+from shared.fields import changed_by, difference, record_of, trim
 from shared.kube import Obj
+from shared.testing.requests import merge_patch
 
 MANAGER = "memcached-operator"
 APPLIED: dict[str, dict[str, Obj]] = json.loads((Path(__file__).parent / "recorded" / "applied.json").read_text())
@@ -86,3 +89,22 @@ def test_what_is_trimmed_differs_no_more_and_no_less(applied: dict[str, Obj]) ->
     assert record_of(trimmed, MANAGER) == record_of(observed, MANAGER)
     assert difference(sent, trimmed, MANAGER) == difference(sent, observed, MANAGER) == []
     assert others[0] in observed["metadata"]["managedFields"], "what was given stays as it was"
+
+
+VALUES = st.one_of(st.integers(0, 2), st.lists(st.integers(0, 1), max_size=2))
+OBSERVED = st.recursive(VALUES, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8)
+PATCHES = st.recursive(
+    st.none() | VALUES, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), PATCHES), st.dictionaries(st.sampled_from("abc"), OBSERVED))
+def test_a_patch_changes_something_exactly_if_a_path_is_named(patch: Obj, observed: Obj) -> None:
+    assert bool(changed_by(patch, observed)) == (merge_patch(observed, patch) != observed)
+
+
+def test_what_a_patch_changes_is_named() -> None:
+    observed = {"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+    patch = {"metadata": {"labels": {"a": None, "b": "2", "c": "3"}}}
+    assert changed_by(patch, observed) == ["metadata.labels.a", "metadata.labels.c"]
+    assert changed_by({"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}, observed) == []

@@ -298,11 +298,16 @@ async def test_the_fence_lets_no_write_pass_once_the_lease_may_be_anothers(serve
     obj = {"metadata": {"name": "cache", "namespace": "default"}}
     with pytest.raises(Unavailable, match="another replica may lead"):
         await kube.create(EVENT, obj)
+    with pytest.raises(Unavailable, match=r"nothing was done.*\(remove member a-2\)"):
+        who.permit("remove member a-2")
     async with who.term():
         await kube.create(EVENT, obj)
+        who.permit("remove member a-2")
         now = 15.0  # frozen for a while: nothing ran, and no renewal was sent
         with pytest.raises(Unavailable, match="another replica may lead"):
             await kube.create(EVENT, {"metadata": {"name": "late", "namespace": "default"}})
+        with pytest.raises(Unavailable, match="another replica may lead"):
+            who.permit("remove member a-2")
         assert (await kube.list(DEPLOYMENT))["items"] == []
     assert [obj["metadata"]["name"] for _, obj in server.objects(EVENT)] == ["cache"]
 

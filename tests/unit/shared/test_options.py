@@ -21,7 +21,7 @@ def test_the_defaults() -> None:
     assert (given.leader_elect, given.lease_duration, given.renew_deadline, given.retry_period) == (False, 15, 10, 1)
     assert (given.create_timeout, given.upgrade_timeout) == (600, 1800)
     assert (given.metrics_secure, given.webhook_address, given.certificates) == (True, "0", "")
-    assert (given.otlp_endpoint, given.exporter_image) == ("", "")
+    assert (given.otlp_endpoint, given.agent_image) == ("", "")
     assert not given.profiling
     assert not given.known_operators
 

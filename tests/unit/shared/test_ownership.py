@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.kube import SERVICE, Kind, Obj
-from shared.ownership import NotOurs, Owner, key_of, require_ours
+from shared.kube import POD, SERVICE, Kind, Obj
+from shared.ownership import NotOurs, Owner, key_of, made_for, require_labelled, require_ours
 from shared.queue import Key
 
 CACHE = Kind("example.com", "v1", "Thing", "things")
@@ -18,6 +18,39 @@ def test_an_object_of_ours_leads_back_to_its_resource() -> None:
     assert made["spec"] == {"clusterIP": "None"}
     assert key_of(CACHE, "op", SERVICE, made) == Key("ns", "a")
     assert key_of(CACHE, "other", SERVICE, made) is None
+
+
+def test_objects_of_two_kinds_of_one_operator_and_of_one_name_are_told_apart() -> None:
+    saved = Kind("example.com", "v1", "Saved", "saveds")
+    copy = Owner(saved, namespace="ns", name="a", uid="u-2", application="thing-copy", operator="op")
+    pods = {which: which.object(POD, which.application, component="server") for which in (owner(), copy)}
+    found = {
+        (kind.name, which.application): key_of(kind, "op", POD, pod, application=application)
+        for kind, application in ((CACHE, "thing"), (saved, "thing-copy"))
+        for which, pod in pods.items()
+    }
+    of_both = {names for names, key in found.items() if key}
+    assert of_both == {("Thing", "thing"), ("Saved", "thing-copy")}
+    assert set(found.values()) == {Key("ns", "a"), None}
+
+
+def test_only_what_was_made_for_this_very_resource_and_stays_may_be_deleted() -> None:
+    ours = owner().object(SERVICE, "a", component="server")
+    leaving = {**ours, "metadata": {**ours["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    orphan = stranger(labels=ours["metadata"]["labels"])
+    assert made_for("u-1", ours) == ours
+    for uid, found in (("u-2", ours), ("u-1", leaving), ("u-1", orphan), ("u-1", None)):
+        assert made_for(uid, found) is None
+
+
+def test_what_another_controller_made_for_us_bears_our_labels() -> None:
+    ours = owner().object(POD, "a-0", component="server")
+    require_labelled(ours, "op", "a")
+    for operator, instance in (("other", "a"), ("op", "b")):
+        with pytest.raises(NotOurs, match=f"managed-by={operator}.*instance={instance}"):
+            require_labelled(ours, operator, instance)
+    with pytest.raises(NotOurs):
+        require_labelled(stranger(), "op", "a")
 
 
 def test_the_selector_names_the_instance() -> None:

@@ -47,3 +47,20 @@ def test_a_budget_says_what_is_given_or_one(given: Obj, allowed: Obj) -> None:
 )
 def test_a_budget_that_lets_none_go_is_known(given: Obj, size: int, keeps: bool) -> None:
     assert budget(**given).keeps_all(size) is keeps
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "evictable"),
+    [
+        ({}, 3, 1),
+        ({}, 0, 0),
+        ({"minAvailable": 1}, 3, 2),
+        ({"minAvailable": 5}, 3, 0),
+        ({"minAvailable": "50%"}, 3, 1),
+        ({"maxUnavailable": 2}, 3, 2),
+        ({"maxUnavailable": 9}, 3, 3),
+        ({"maxUnavailable": "34%"}, 3, 2),
+    ],
+)
+def test_how_many_may_go_at_once_is_counted_as_kubernetes_counts(given: Obj, size: int, evictable: int) -> None:
+    assert budget(**given).evictable(size) == evictable

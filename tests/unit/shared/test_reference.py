@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from operators.memcached.api import API
 from shared import crd
-from shared.reference import fields, to_markdown
+from shared.reference import HEADER, fields, to_markdown
 
 SCHEMA = crd.to_dict(API)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
@@ -39,3 +41,10 @@ def test_bounds_and_defaults_are_shown() -> None:
     page = to_markdown(API)
     assert "| `spec.memoryMB` | integer, 8 to 1048576 | `64` |" in page
     assert "| `spec.size` | integer, 0 to 1000 | required |" in page
+
+
+def test_several_kinds_share_a_page() -> None:
+    other = replace(API, kind=replace(API.kind, name="Other", plural="others"))
+    page = to_markdown(API, other)
+    assert page.count("<!-- Generated") == 1
+    assert page.replace(to_markdown(API), "").strip() == to_markdown(other).removeprefix(HEADER).strip()

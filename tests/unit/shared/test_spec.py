@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from shared.crd import structural
 from shared.podspec import PodSettings
-from shared.spec import InvalidSpec, Rule, SpecModel, broken, parse
+from shared.spec import InvalidSpec, Rule, SpecModel, Transition, broken, parse
 
 
 class Part(SpecModel):
@@ -94,6 +94,60 @@ def test_the_crd_says_the_same_sentence() -> None:
     }  # fmt: skip
 
 
+class Inner(SpecModel):
+    """A part that may be left out."""
+
+    kind: str = Field(description="Which.")
+
+    RULES = (
+        Transition(
+            "self.kind == oldSelf.kind",
+            lambda new, old: new.kind == old.kind,
+            "stays {}",
+            at="kind",
+            value=("oldSelf.kind", lambda _, old: old.kind),
+        ),
+    )
+
+
+class Outer(SpecModel):
+    """A whole."""
+
+    size: int = Field(description="How many.")
+    inner: Inner | None = Field(None, description="A part.")
+    parts: list[Inner] = Field(default_factory=list, description="Several.")
+
+    RULES = (
+        Rule("self.size > 0", lambda given: given.size > 0, "too small", at="size"),
+        Transition("self.size >= oldSelf.size", lambda new, old: new.size >= old.size, "never shrinks", at="size"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        (Outer(size=1), None, []),
+        (Outer(size=1), Outer(size=1), []),
+        (Outer(size=1), Outer(size=2), ["spec.size: never shrinks"]),
+        (Outer(size=0), Outer(size=2), ["spec.size: too small", "spec.size: never shrinks"]),
+        (Outer(size=1, inner=Inner(kind="b")), Outer(size=1, inner=Inner(kind="a")), ["spec.inner.kind: stays a"]),
+        (Outer(size=1, inner=Inner(kind="b")), Outer(size=1), []),  # there was nothing to stay as it was
+        (Outer(size=1), Outer(size=1, inner=Inner(kind="b")), []),
+        (Outer(size=1, parts=[Inner(kind="b")]), Outer(size=1, parts=[Inner(kind="a")]), []),  # which item was which?
+    ],
+)
+def test_what_a_model_was_is_asked_only_where_it_was(new: Outer, old: Outer | None, said: list[str]) -> None:
+    assert broken(new, "spec", before=old) == said
+
+
+def test_a_transition_stands_in_the_crd_as_any_rule() -> None:
+    first, second = structural(Outer)["x-kubernetes-validations"]
+    assert "oldSelf" not in first["rule"]
+    assert second == {"rule": "self.size >= oldSelf.size", "message": "never shrinks", "fieldPath": ".size"}
+    (inner,) = structural(Outer)["properties"]["inner"]["x-kubernetes-validations"]
+    assert inner["messageExpression"] == '"stays %s".format([oldSelf.kind])'
+
+
 def test_a_model_with_more_rules_keeps_those_it_has() -> None:
     class Stricter(PodSettings):
         """More."""
@@ -119,7 +173,12 @@ def test_pod_settings_become_fields_of_a_pod() -> None:
         "nodeSelector": {"disk": "fast"},
         "tolerations": [{"key": "a", "operator": "Exists"}],
     }
-    assert settings.spread_constraints() == [
-        {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}
+    assert settings.spread({"app": "it"}) == [
+        {
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "topologyKey": "zone",
+            "labelSelector": {"matchLabels": {"app": "it"}},
+        }
     ]
     assert settings.environment() == [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]

@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from shared import tracing
 from shared.cache import Cache
+from shared.controller import Controller
 from shared.kube import Kind, Kube, Obj
 from shared.logs import JsonFormatter
 from shared.plan import Plan, Verdict
-from shared.reconciler import Controller
 from shared.testing.harness import Harness
 
 THING = Kind("test.example.com", "v1", "Thing", "things")
@@ -37,7 +37,7 @@ async def observe(_: Obj, __: Cache, ___: Kube) -> Obj:
 
 
 CONTROLLER: Controller[Obj, Obj] = Controller(
-    name="thing-operator",
+    operator="thing-operator",
     kind=THING,
     owns=(),
     parse=lambda obj: obj,

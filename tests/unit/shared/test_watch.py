@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.cache import Cache
-from shared.kube import POD, Obj
+from shared.kube import POD, Kind, Obj
 from shared.queue import Key
 from shared.watch import Entered
 
@@ -53,19 +53,36 @@ async def test_objects_enter_the_cache_and_the_rest_is_read_on_however_the_strea
     told: list[Key] = []
     cache = Cache([POD], key_of=lambda *_: OWNER, changed=told.append)
     content: Any = Content(cut(b"".join(STREAM), at))
-    read = b"".join([chunk async for chunk in Entered(content, cache, POD).iter_chunked(1024)])
+    read = b"".join([chunk async for chunk in Entered(content, (cache,), POD).iter_chunked(1024)])
     assert read == BOOKMARK + GONE
     assert [obj["metadata"]["resourceVersion"] for obj in cache.owned(POD, OWNER)] == ["3"]
     assert told == [OWNER] * 4
 
 
+async def test_each_cache_that_looks_at_a_kind_takes_what_is_its_own() -> None:
+    told: list[str] = []
+
+    def of(mine: str) -> Cache:
+        def key_of(_: Kind, obj: Obj) -> Key | None:
+            return OWNER if obj["metadata"]["name"] == mine else None
+
+        return Cache([POD], key_of=key_of, changed=lambda _: told.append(mine))
+
+    caches = [of("a"), of("b")]
+    content: Any = Content(STREAM)
+    read = b"".join([chunk async for chunk in Entered(content, caches, POD).iter_chunked(1024)])
+    assert read == BOOKMARK + GONE
+    assert [[obj["metadata"]["name"] for obj in cache.owned(POD, OWNER)] for cache in caches] == [["a"], []]
+    assert told == ["a", "b", "a", "b"]
+
+
 async def test_a_line_that_was_cut_off_is_nothing() -> None:
     cache = Cache([POD], key_of=lambda *_: OWNER, changed=lambda _: None)
     content: Any = Content([BORN[0] + BORN[1][:-1]])
-    assert [chunk async for chunk in Entered(content, cache, POD).iter_chunked(1024)] == []
+    assert [chunk async for chunk in Entered(content, (cache,), POD).iter_chunked(1024)] == []
     assert [obj["metadata"]["name"] for obj in cache.owned(POD, OWNER)] == ["a"]
 
 
 def test_all_else_is_the_contents_own() -> None:
     content: Any = Content([])
-    assert Entered(content, Cache([], key_of=lambda *_: None, changed=print), POD).exception() == "of the content"
+    assert Entered(content, (), POD).exception() == "of the content"

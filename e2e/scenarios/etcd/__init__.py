@@ -1,0 +1,1 @@
+"""The etcd operator with real members, and clients whose every acknowledged write is checked."""

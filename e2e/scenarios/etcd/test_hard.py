@@ -1,0 +1,327 @@
+"""The hard tests of etcd operators, under load: every acknowledged write is there afterwards, and in order.
+
+What each is about: no operator found passes all of them. Clients write and read all the time; in the end each history
+is checked to be linearizable, and to have lost nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from e2e.scenarios import runtime
+from e2e.scenarios.commands import Kubectl, Refused, until
+from e2e.scenarios.etcd.cluster import EtcdCluster
+from e2e.scenarios.etcd.versions import NEWEST_35, NEWEST_36, NEWEST_37, OLD_35
+from e2e.scenarios.operator import Operator
+from e2e.scenarios.release import Release
+
+LOOK = 0.2
+"""Seconds between two looks at the status."""
+
+
+@contextmanager
+def watching(cluster: EtcdCluster) -> Iterator[list[dict[str, dict[str, Any]]]]:
+    """Every list of members that the status showed within the block."""
+    seen: list[dict[str, dict[str, Any]]] = []
+    ending = threading.Event()
+
+    def look() -> None:
+        while not ending.wait(LOOK):
+            try:
+                seen.append(cluster.members)
+            except Refused:
+                continue
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield seen
+    finally:
+        ending.set()
+        looking.join()
+
+
+def learners(seen: list[dict[str, dict[str, Any]]]) -> int:
+    """The most learners that were ever there at once."""
+    return max((sum(each["role"] == "learner" for each in members.values()) for members in seen), default=0)
+
+
+def kill_operator(operator: Operator) -> None:
+    operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
+
+
+@pytest.mark.long
+def test_01_an_operator_killed_again_and_again_while_scaling_converges(
+    kubectl: Kubectl, etcd_operator: Operator
+) -> None:
+    cluster = EtcdCluster.create(kubectl, size=1)
+    cluster.await_ready(1)
+    with cluster.load() as load, watching(cluster) as seen:
+        for size in (3, 1):
+            until("the change is taken", lambda size=size: cluster.change(size=size))  # type: ignore[misc]
+            for _ in range(6):
+                kill_operator(etcd_operator)
+                time.sleep(4)
+            cluster.await_ready(size)
+    assert learners(seen) <= 1
+    assert load.check() > 100
+    etcd_operator.await_rollout()
+
+
+def test_02_a_size_changed_again_and_again_ends_as_the_last_one(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    cluster.await_ready(3)
+    identity = cluster.cluster_id
+    with cluster.load() as load, watching(cluster) as seen:
+        for size in (5, 3, 1):
+            cluster.change(size=size)
+            time.sleep(3)
+        cluster.await_ready(1)
+    assert learners(seen) <= 1
+    assert cluster.cluster_id == identity
+    assert load.check() > 50
+    until("volumes of former members are gone", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
+
+
+@pytest.mark.parametrize("who", ["seed", pytest.param("leader", marks=pytest.mark.long)])
+def test_03_04_a_member_whose_volume_is_lost_comes_back_as_another(kubectl: Kubectl, who: str) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    before = cluster.await_ready(3)["status"]
+    lost = "demo-0" if who == "seed" else before["leader"]
+    with cluster.load() as load:
+        time.sleep(2)
+        cluster.lose(lost)
+        until("it is missed", lambda: not cluster.members[lost]["healthy"], seconds=30)
+        after = cluster.await_ready(3)["status"]
+    ids = [{member["name"]: member["id"] for member in status["members"]} for status in (before, after)]
+    assert ids[0].pop(lost) != ids[1].pop(lost), "the one that forgot is another member now"
+    assert ids[0] == ids[1]
+    assert before["clusterID"] == after["clusterID"]
+    assert load.check() > 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("down", "held"), [("demo-0", True), ("demo-2", False)])
+def test_05_with_a_member_down_only_that_one_may_go(kubectl: Kubectl, down: str, held: bool) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    cluster.await_ready(3)
+    with cluster.load() as load:
+        with cluster.down(down):
+            until("it is missed", lambda: not cluster.members[down]["healthy"], seconds=60)
+            cluster.change(size=2)
+            if held:
+                message = cluster.await_reason("ScaleDownHeld")
+                assert down in message
+                time.sleep(5)
+                assert len(cluster.members) == 3
+            else:
+                until("the dead one goes", lambda: set(cluster.members) == {"demo-0", "demo-1"}, seconds=60)
+        cluster.await_ready(2)
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_06_an_upgrade_begins_with_the_broken_member_and_keeps_the_quorum(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3, version=NEWEST_35)
+    cluster.await_ready(3)
+    with cluster.load() as load:
+        with cluster.down("demo-1"):
+            until("it is missed", lambda: not cluster.members["demo-1"]["healthy"], seconds=60)
+            before = {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()}
+            cluster.change(version=NEWEST_36)
+            message = cluster.await_reason("UpgradeHeld", "RollHeld", "Degraded", "Updating")
+            assert "demo-1" in message
+            time.sleep(5)
+            assert {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()} == before
+        cluster.await_ready(3, seconds=240)
+    assert cluster.versions() == {NEWEST_36}
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_07_a_lost_quorum_is_recovered_only_when_a_person_says_so(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    cluster.await_ready(3)
+    identity = cluster.cluster_id
+    with cluster.load() as load:
+        time.sleep(5)
+    time.sleep(2)  # all members have all of it
+    cluster.lose("demo-0", "demo-1")
+    cluster.await_reason("QuorumLost", seconds=120)
+    recovery = until("a token", lambda: cluster.status.get("recovery", {}))
+    assert recovery["survivor"] == "demo-2"
+    claim = kubectl.get("persistentvolumeclaim", "data-demo-2")["metadata"]["uid"]
+    time.sleep(15)
+    assert cluster.status["recovery"]["token"] == recovery["token"], "nothing happens by itself"
+    assert cluster.cluster_id == identity
+    cluster.change(recovery={"confirm": "something else"})
+    time.sleep(5)
+    assert cluster.reason == "QuorumLost"
+    cluster.change(recovery={"confirm": recovery["token"]})
+    after = cluster.await_ready(3, seconds=300)["status"]
+    assert after["clusterID"] != identity
+    assert kubectl.get("persistentvolumeclaim", "data-demo-2")["metadata"]["uid"] == claim
+    values = {each.key: each.value for each in load.history if each.write and each.returned is not None}
+    own = {key: value for key, value in values.items() if key.startswith("own-")}
+    assert own
+    assert {key: load.read(key) for key in own} == own
+
+
+@pytest.mark.long
+def test_08_all_pods_deleted_is_no_loss(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    before = cluster.await_ready(3)["status"]
+    with cluster.load() as load:
+        time.sleep(2)
+        kubectl("delete", "pods", "--selector", cluster.selector, "--grace-period=0", "--force", "--wait=false")
+        until("they are missed", lambda: cluster.reason != "Ready", seconds=30)
+        after = cluster.await_ready(3)["status"]
+    assert before["clusterID"] == after["clusterID"]
+    assert [each["id"] for each in before["members"]] == [each["id"] for each in after["members"]]
+    assert load.check() > 20
+
+
+@pytest.mark.long
+def test_09_an_operator_cut_off_from_etcd_destroys_nothing(kubectl: Kubectl, etcd_operator: Operator) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    cluster.await_ready(3)
+    pods = cluster.pods()
+    before = {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+    addresses = [pod["status"]["podIP"] for pod in pods.values()]
+    with cluster.load() as load:
+        with runtime.cut_off(etcd_operator.pods, addresses):
+            cluster.change(size=1, version=NEWEST_36, quotaBackendBytes=1073741824)
+            message = cluster.await_reason("EtcdUnreachable", seconds=120)
+            assert "NetworkPolicy" in message
+            time.sleep(15)
+            assert {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()} == before
+            assert len(kubectl.items("persistentvolumeclaims")) == 3
+        cluster.await_ready(1, seconds=240)
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_10_a_learner_that_never_starts_is_removed_again(
+    kubectl: Kubectl, release: Release, etcd_operator: Operator
+) -> None:
+    release.upgrade("--set", "etcd.createTimeout=20")
+    etcd_operator.await_rollout()
+    cluster = EtcdCluster.create(kubectl, size=1)
+    before = cluster.await_ready(1)["status"]["members"]
+    quota = {"hard": {"pods": "1"}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": quota})
+    with cluster.load() as load:
+        cluster.change(size=3)
+        until("a learner is added", lambda: len(cluster.members) == 2, seconds=60)
+        until("it is removed again", lambda: "LearnerStuck" in cluster.events(), seconds=120)
+        [voter] = [each for each in cluster.status["members"] if each["role"] != "learner"]
+        assert voter["id"] == before[0]["id"]
+        kubectl("delete", "resourcequota", "few")
+        cluster.await_ready(3)
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_11_a_stale_volume_never_comes_back_as_a_member(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    cluster.await_ready(3)
+    kept = kubectl.get("persistentvolumeclaim", "data-demo-2")
+    cluster.change(size=1)
+    cluster.await_ready(1)
+    until("their volumes are gone", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
+    stale = {key: kept["metadata"][key] for key in ("name", "labels")}
+    spec = {key: kept["spec"][key] for key in ("accessModes", "resources", "storageClassName")}
+    kubectl.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": stale, "spec": spec})
+    uid = kubectl.get("persistentvolumeclaim", "data-demo-2")["metadata"]["uid"]
+    with cluster.load() as load:
+        cluster.change(size=3)
+        cluster.await_ready(3)
+    assert kubectl.get("persistentvolumeclaim", "data-demo-2")["metadata"]["uid"] != uid
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_11_a_volume_of_an_earlier_cluster_is_never_touched(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=1)
+    cluster.await_ready(1)
+    with cluster.load(clients=1):
+        time.sleep(1)
+    volume = kubectl.get("persistentvolumeclaim", "data-demo-0")["metadata"]["uid"]
+    kubectl("delete", "etcdcluster", "demo")
+    until("its pod is gone", lambda: not kubectl.items("pods"))
+    again = EtcdCluster.create(kubectl, size=1)
+    message = again.await_reason("VolumeInTheWay")
+    assert "data-demo-0" in message
+    assert kubectl.get("persistentvolumeclaim", "data-demo-0")["metadata"]["uid"] == volume
+    assert not kubectl.items("pods")
+
+
+@pytest.mark.long
+def test_12_a_full_database_is_relieved_and_takes_writes_again(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3, quotaBackendBytes=16777216)
+    cluster.await_ready(3)
+    with cluster.load(clients=1) as load:
+        load.fill("x" * 700_000, keys=5, at_most=200)
+        until("the relief is told", lambda: "Compacted" in " ".join(cluster.events()), seconds=60)
+        after = cluster.await_ready(3)["status"]
+        assert not any(member.get("alarms") for member in after["members"])
+        until("it takes writes again", lambda: load.put("after", "all is well"))
+    load.failures.clear()  # while it was full, nothing was taken
+    assert load.check() > 0
+
+
+@pytest.mark.long
+def test_13_one_corrupt_member_is_found_and_only_it_is_replaced(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    before = {each["name"]: each["id"] for each in cluster.await_ready(3)["status"]["members"]}
+    with cluster.load() as load:
+        load.put("canary", "canary-" * 20)
+        corrupt = next(name for name in sorted(before) if name != cluster.leader)
+        volume = runtime.volume(kubectl, f"data-{corrupt}")
+        with cluster.down(corrupt):
+            runtime.flip(volume / "data" / "member" / "snap" / "db", b"canary-canary", b"canary-CANARY")
+        ids = (None, before[corrupt])
+        until("it is replaced", lambda: cluster.members.get(corrupt, {}).get("id") not in ids, seconds=180)
+        after = {each["name"]: each["id"] for each in cluster.await_ready(3)["status"]["members"]}
+    assert after.pop(corrupt) != before.pop(corrupt)
+    assert after == before
+    assert load.check() > 50
+
+
+def test_15_versions_that_would_hurt_are_refused_with_the_way_to_go(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=1, version=OLD_35)
+    cluster.await_ready(1)
+    for target, says in ((NEWEST_36, "3.5.26"), (NEWEST_37, "3.6")):
+        with pytest.raises(Refused) as refused:
+            cluster.change(version=target)
+        assert says in refused.value.said
+    cluster.change(version=NEWEST_35)
+    cluster.await_ready(1)
+    assert cluster.versions() == {NEWEST_35}
+    with pytest.raises(Refused) as refused:
+        cluster.change(version=NEWEST_37)
+    assert "3.6" in refused.value.said
+
+
+@pytest.mark.long
+def test_15_upgrades_roll_minor_by_minor_under_load_with_a_drain_between(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3, version=NEWEST_35, tls={"mode": "none"})
+    identity = cluster.await_ready(3)["status"]["clusterID"]
+    with cluster.load() as load:
+        for version in (NEWEST_36, NEWEST_37):
+            cluster.change(version=version)
+            time.sleep(3)
+            kubectl("delete", "pod", "demo-1", "--wait=false")  # as a drain does
+            cluster.await_ready(3, seconds=300)
+            assert cluster.versions() == {version}
+    assert cluster.cluster_id == identity
+    assert load.check() > 100
+    with pytest.raises(Refused) as refused:
+        cluster.change(version=NEWEST_36)
+    assert "downgrade" in refused.value.said.lower()

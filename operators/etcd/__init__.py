@@ -1,0 +1,1 @@
+"""The etcd operator: `python -m operators.etcd`."""

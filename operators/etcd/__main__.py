@@ -1,0 +1,94 @@
+"""Wires the rooms of the etcd operator and runs it: `python -m operators.etcd --help`.
+
+With `snapshot`, `fetch` or `seal` as the first argument it is one piece of work in a pod of its own, and imports
+nothing of what an operator needs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.argv[1:2] in (["snapshot"], ["fetch"], ["seal"]):
+    from operators.etcd.backup import program
+
+    sys.exit(program.main(sys.argv[1:]))
+else:
+    from functools import partial
+
+    import operators
+    from operators.etcd import api, backup_api, gateway
+    from operators.etcd.backup import observe as backup_observe
+    from operators.etcd.backup import plan as backup_plan
+    from operators.etcd.backup import pods as backup_pods
+    from operators.etcd.calls import execute
+    from operators.etcd.database import Connect
+    from operators.etcd.observe import Observed
+    from operators.etcd.observer import observer
+    from operators.etcd.plan import Planner
+    from operators.etcd.settings import Settings
+    from shared import process
+    from shared.controller import Controller
+    from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+    from shared.options import Options
+
+
+def settings_of(options: Options) -> Settings:
+    """What options give to plans."""
+    return Settings(
+        options.operator_name,
+        options.image_repository,
+        options.agent_image,
+        create_timeout=options.create_timeout,
+        upgrade_timeout=options.upgrade_timeout,
+        certificate_lifetime=options.certificate_lifetime,
+    )
+
+
+def clusters(options: Options, connect: Connect = gateway.connect) -> Controller[api.EtcdCluster, Observed]:
+    """The rooms of an EtcdCluster, put together.
+
+    Args:
+        connect: to a member's server.
+    """
+    return Controller(
+        operator=options.operator_name,
+        kind=api.API.kind,
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, backup_api.API.kind),
+        parse=api.EtcdCluster.parse,
+        observe=observer(connect),
+        plan=Planner(settings_of(options)).plan,
+        call=partial(execute, connect),
+        application="etcd",
+    )
+
+
+def backups(
+    options: Options, connect: Connect = gateway.connect
+) -> Controller[backup_api.EtcdBackup, backup_observe.Observed]:
+    """The rooms of an EtcdBackup, put together.
+
+    Args:
+        connect: as `clusters` has it.
+    """
+    settings = settings_of(options)
+    return Controller(
+        operator=options.operator_name,
+        kind=backup_api.API.kind,
+        owns=(POD,),
+        parse=backup_api.EtcdBackup.parse,
+        observe=backup_observe.observer(settings, connect),
+        plan=backup_plan.Planner(settings).plan,
+        application=backup_pods.APPLICATION,
+    )
+
+
+OPERATOR = process.Operator(
+    name="etcd-operator",
+    image_repository="etcd",
+    crds=(api.API, backup_api.API),
+    controllers=lambda options: (clusters(options), backups(options)),
+    admissions=(api.ADMISSION, backup_api.ADMISSION),
+)
+
+if __name__ == "__main__":
+    process.main(OPERATOR, package=operators)

@@ -1,0 +1,186 @@
+"""Reads the world of one EtcdBackup into one frozen value. One that is over costs nothing: its pod is in the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from operators.etcd import api, resources, secrets
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup import places, pods
+from operators.etcd.backup.outcome import Outcome, outcome
+from operators.etcd.backup_api import EtcdBackup
+from operators.etcd.database import CORRUPT, Connect, Endpoint, EtcdError, Status
+from operators.etcd.settings import Settings
+from shared.cache import Cache
+from shared.kube import POD, Kube, NotFound, Obj
+from shared.ownership import selector_text
+from shared.pods import Pod
+from shared.queue import Key
+from shared.secrets import Problem
+from shared.spec import InvalidSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A member that could give a snapshot.
+
+    Attributes:
+        said: what it said of itself; None where it did not answer.
+        error: why it did not.
+    """
+
+    name: str
+    said: Status | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What there is of an EtcdBackup.
+
+    Attributes:
+        pod: the one that takes the snapshot; None if there is none.
+        cluster: the EtcdCluster that it is of; None if that cannot be had.
+        problem: what is missing: the cluster, something of the destination, or what lets into the cluster.
+        sources: the cluster's members, each asked; empty while a pod is at work, or there is a problem.
+    """
+
+    pod: Obj | None = None
+    cluster: EtcdCluster | None = None
+    problem: Problem | None = None
+    sources: tuple[Source, ...] = ()
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """How the pod ended; None if it did not."""
+        return outcome(self.pod)
+
+    @property
+    def attempt(self) -> int:
+        """Which try the pod is; 0 if there is none."""
+        text = self._noted(pods.ATTEMPT)
+        return int(text) if text.isdecimal() else 0
+
+    @property
+    def told(self) -> str:
+        """Who gives the snapshot, and what a person should know of it."""
+        return self._noted(pods.TOLD)
+
+    def _noted(self, annotation: str) -> str:
+        metadata = (self.pod or {}).get("metadata") or {}
+        return str((metadata.get("annotations") or {}).get(annotation, ""))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the pod may still take the snapshot."""
+        return self.pod is not None and self.outcome is None
+
+
+Observe = Callable[[EtcdBackup, Cache, Kube], Awaitable[Observed]]
+
+
+def observer(settings: Settings, connect: Connect) -> Observe:
+    """Gathers what there is of an EtcdBackup.
+
+    Args:
+        connect: to a member.
+    """
+    return partial(_observe, settings, connect)
+
+
+async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cache: Cache, kube: Kube) -> Observed:
+    pod = cache.get(POD, *Key(backup.namespace, pods.snapshot_pod_name(backup.name)))
+    if backup.over:
+        return Observed(pod)
+    seen = Observed(pod)
+    store = places.store_of(backup.spec.destination)
+    if seen.alive or store is None:
+        return seen
+    cluster = await _cluster(kube, backup)
+    if isinstance(cluster, Problem):
+        return Observed(pod, problem=cluster)
+    known = await secrets.read(cluster, kube)
+    if problem := await places.problem(kube, backup.namespace, "spec.destination", store) or known.problem:
+        return Observed(pod, cluster, problem)
+    return Observed(pod, cluster, None, await _sources(settings, connect, cluster, known, kube))
+
+
+async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | Problem:
+    """The cluster, which is never another namespace's."""
+    name = backup.spec.cluster_name
+    try:
+        return EtcdCluster.parse(await kube.get(api.API.kind, backup.namespace, name))
+    except NotFound:
+        said = f"there is no EtcdCluster {name} in this namespace. Make it, or name another."
+        return Problem("ClusterMissing", f"spec.clusterName: {said}")
+    except InvalidSpec as wrong:
+        return Problem("ClusterInvalid", f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
+
+
+async def _sources(
+    settings: Settings, connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube
+) -> tuple[Source, ...]:
+    """Every member, asked for its own view: that needs no quorum."""
+    selector = resources.owner(cluster, settings.operator).selector(resources.COMPONENT)
+    listed = await kube.list(POD, cluster.namespace, labels=selector_text(selector))
+    found = [pod for obj in listed.get("items") or () if not (pod := Pod.of(obj)).ended and pod.address]
+    return tuple(await asyncio.gather(*(_source(connect, cluster, known, pod) for pod in found)))
+
+
+async def _source(connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, pod: Pod) -> Source:
+    endpoint = Endpoint(pod.name, pod.address, resources.host(cluster, pod.name), resources.CLIENT_PORT)
+    server = connect(endpoint, known.access)
+    try:
+        return Source(pod.name, await server.status())
+    except EtcdError as error:
+        return Source(pod.name, error=str(error))
+    finally:
+        await server.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The member to take a snapshot of.
+
+    Attributes:
+        caution: what a person should know of it; empty if nothing.
+    """
+
+    name: str
+    said: Status
+    caution: str = ""
+
+
+def choose(cluster: EtcdCluster, sources: tuple[Source, ...]) -> Choice | None:
+    """Who gives the snapshot: a follower that has all, for the leader has enough to do; never a learner.
+
+    A snapshot is what a member has itself: it needs no quorum. Without one, who has applied most has all that any of
+    those who answer has.
+    """
+    answered = [
+        (source.name, source.said)
+        for source in sources
+        if source.said is not None
+        and not source.said.learner
+        and source.said.cluster_id in (0, cluster.recorded_cluster_id)
+        and not any(alarm == (source.said.member_id, CORRUPT) for alarm in _alarms(source.said))
+    ]
+    if not answered:
+        return None
+    led = [said for said in answered if said[1].leader]
+    followers = [said for said in led if said[1].leader != said[1].member_id]
+    name, said = max(followers or led or answered, key=lambda each: (each[1].raft_applied, each[0]))
+    caution = ""
+    if not led:
+        caution = (
+            f"The cluster has no leader: {name} has applied most of the {len(answered)} that answer, and what only "
+            "others have is not in it."
+        )
+    return Choice(name, said, caution)
+
+
+def _alarms(said: Status) -> list[tuple[int, str]]:
+    return [(alarm.member_id, alarm.kind) for alarm in said.alarms]

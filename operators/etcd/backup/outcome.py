@@ -1,0 +1,75 @@
+"""What a pod that did a piece of work came to. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from shared.kube import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a pod ended.
+
+    Attributes:
+        succeeded: whether every container did its work and said what it came to.
+        reason: why it failed, in one word: the program's own, else Kubernetes'.
+        message: the same as a sentence.
+        said: what the last container said of its work.
+        started, finished: when; None where the kubelet did not tell.
+    """
+
+    succeeded: bool
+    reason: str = ""
+    message: str = ""
+    said: Obj = field(default_factory=dict)
+    started: datetime | None = None
+    finished: datetime | None = None
+
+
+def outcome(pod: Obj | None) -> Outcome | None:
+    """How a pod ended; None while it has not, or where there is none."""
+    reported = (pod or {}).get("status") or {}
+    if reported.get("phase") not in ("Succeeded", "Failed"):
+        return None
+    containers = [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]
+    ends = [ended for known in containers if (ended := (known.get("state") or {}).get("terminated"))]
+    started = time(reported.get("startTime"))
+    finished = max((found for end in ends if (found := time(end.get("finishedAt")))), default=None)
+    failed = next((end for end in ends if end.get("exitCode")), None)
+    said = _said(ends[-1]) if ends else {}
+    if reported["phase"] == "Succeeded" and failed is None and said:
+        return Outcome(succeeded=True, said=said, started=started, finished=finished)
+    reason, message = _failure(reported, failed or {})
+    return Outcome(False, reason, message, started=started, finished=finished)
+
+
+def _failure(reported: Obj, end: Obj) -> tuple[str, str]:
+    """Why a pod failed: in the program's own words, else in the kubelet's, which ended it."""
+    said = _said(end)
+    if said.get("reason"):
+        return str(said["reason"]), str(said.get("message") or "")
+    if reported.get("reason"):  # DeadlineExceeded, Evicted
+        return str(reported["reason"]), str(reported.get("message") or f"{reported['reason']}.")
+    reason = end.get("reason") or "NoResult"
+    if reason == "Error":
+        reason = "ProgramFailed"
+    lines = str(end.get("message") or "").strip().splitlines()
+    return reason, lines[-1][-1000:] if lines else f"It ended with code {end.get('exitCode', 0)}, and said nothing."
+
+
+def _said(end: Obj) -> Obj:
+    """What a container left as its termination message; empty if that is not of program.py."""
+    try:
+        found = json.loads(end.get("message") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def time(text: Any) -> datetime | None:
+    """A time as Kubernetes writes it; None for none."""
+    return datetime.fromisoformat(text) if text else None

@@ -1,0 +1,284 @@
+"""The pods that take snapshots, and that make a member's data of one. Pure builders.
+
+They run `python -m operators.etcd …` (program.py) from the operator's own image, and etcd's restoring program from the
+members' image: who is to read the data is who makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from operators.etcd import recovery, resources
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup import places
+from operators.etcd.backup.snapshot import file_name
+from operators.etcd.backup.view import restore_pod_name
+from operators.etcd.backup_api import API, EtcdBackup
+from operators.etcd.database import Status
+from operators.etcd.flags import HOME
+from operators.etcd.secrets import PASSWORD_KEY, USER
+from operators.etcd.settings import Settings
+from operators.etcd.stores import S3, VolumeStore
+from operators.etcd.template import USER as UID
+from operators.etcd.versions import features
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.ownership import Owner
+from shared.podspec import SAFE, restricted
+from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.spec import as_object
+
+APPLICATION = "etcd-backup"
+"""app.kubernetes.io/name of what an EtcdBackup owns: a cluster may have the same name."""
+
+ATTEMPT = "etcd.ydzs.io/attempt"
+"""Annotation of a snapshot's pod: which try it is."""
+
+RECIPE = "etcd.ydzs.io/recipe"
+"""Annotation of a restore's pod: digest of its spec; another one is made of another pod."""
+
+TOLD = "etcd.ydzs.io/told"
+"""Annotation of a snapshot's pod: who gives it, and what a person should know of that."""
+
+TOKEN = "etcd.ydzs.io/token"  # noqa: S105
+"""Annotation of a restore's pod: which data it is about."""
+
+SLOWEST = 1 << 20
+"""Bytes a second: a snapshot that takes longer than this allows, and ten minutes, hangs."""
+
+BUMP = 1_000_000_000
+"""Revisions by which restored data is ahead of the snapshot: more than anybody who watched the former cluster saw, so
+that all of them notice. Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump"""
+
+_SNAPSHOT, _RESTORE = "snapshot", "restore"
+_CLIENT_TLS, _PASSWORD = "/etc/etcd/tls/client", "/etc/etcd/auth"
+_PRESERVED = "OnRootMismatch"
+
+
+def backup_owner(backup: EtcdBackup, operator: str) -> Owner:
+    return Owner(API.kind, backup.namespace, backup.name, backup.uid, APPLICATION, operator)
+
+
+def snapshot_pod_name(backup: str) -> str:
+    return f"{backup}-snapshot"
+
+
+def snapshot_pod(
+    settings: Settings,
+    backup: EtcdBackup,
+    cluster: EtcdCluster,
+    member: str,
+    said: Status,
+    *,
+    attempt: int,
+    told: str,
+    keep: int | None,
+) -> Obj:
+    """Takes a snapshot from a member.
+
+    Args:
+        member: its name.
+        said: what it said of itself.
+        attempt: which try it is, from 1.
+        told: what is said of it while it runs.
+        keep: how many snapshots of the schedule are kept; None for a snapshot that no schedule asked for.
+    """
+    store = places.store_of(backup.spec.destination)
+    assert store is not None, "the spec was reviewed"
+    url = resources.client_url_of(cluster, member)
+    file = file_name(cluster.name, cluster.uid, backup.name, backup.uid)
+    arguments = [
+        "snapshot",
+        f"--endpoint={url}",
+        f"--member={member}",
+        f"--cluster-id={cluster.recorded_cluster_id:016x}",
+        f"--namespace={cluster.namespace}",
+        f"--cluster={cluster.name}",
+        f"--cluster-uid={cluster.uid}",
+        f"--backup={backup.name}",
+        f"--file={file}",
+        *places.arguments(store),
+        *([] if keep is None else ["--scheduled", f"--keep={keep}"]),
+    ]
+    volumes, mounts = [places.volume(store)], [places.mount(store, writing=True)]
+    if cluster.spec.tls.mode != "none":
+        keys = (AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY)
+        arguments += [
+            f"{flag}={_CLIENT_TLS}/{key}"
+            for flag, key in zip(("--tls-ca", "--tls-cert", "--tls-key"), keys, strict=True)
+        ]
+        volumes.append(_secret("client-tls", resources.client_secret(cluster), *keys))
+        mounts.append({"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True})
+    if cluster.spec.auth is not None and cluster.spec.auth.enabled:
+        arguments += [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
+        volumes.append(_secret("auth", cluster.spec.auth.root_secret_name, PASSWORD_KEY))
+        mounts.append({"name": "auth", "mountPath": _PASSWORD, "readOnly": True})
+    return _pod(
+        backup_owner(backup, settings.operator),
+        snapshot_pod_name(backup.name),
+        _SNAPSHOT,
+        {ATTEMPT: str(attempt), TOLD: told},
+        seconds=600 + said.db_size // SLOWEST,
+        placement=_nodes(cluster),
+        containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
+        volumes=volumes,
+    )
+
+
+def restore_token(resource: EtcdCluster, store: VolumeStore | S3, file: str) -> str:
+    """Tells data apart by where it came from."""
+    text = json.dumps([resource.uid, type(store).__name__, as_object(store), file], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | S3, file: str) -> Obj:
+    """Makes a snapshot the seed's data, before there is a seed; data that is there already stays as it is."""
+    token = restore_token(resource, store, file)
+    major, minor = resource.version.series
+    fetch = ["fetch", f"--home={HOME}", f"--file={file}", f"--newest={major}.{minor}", *places.arguments(store)]
+    return _made_of(
+        settings,
+        resource,
+        restore_pod_name(resource),
+        fetch,
+        number=0,
+        token=token,
+        cluster_token=resource.uid,
+        volume=places.volume(store),
+        mount=places.mount(store, writing=False),
+    )
+
+
+def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: str) -> Obj:
+    """Makes a new cluster of the database at a place, of which that member is the only one (recovery.py).
+
+    The former data directory stays beside the new one, as data.before-TOKEN.
+    """
+    return _made_of(
+        settings,
+        resource,
+        recovery.pod_name(resource),
+        ["fetch", f"--home={HOME}", f"--salvage={token}"],
+        number=number,
+        token=token,
+        cluster_token=recovery.cluster_token(resource, token),
+    )
+
+
+def _made_of(
+    settings: Settings,
+    resource: EtcdCluster,
+    name: str,
+    fetch: list[str],
+    *,
+    number: int,
+    token: str,
+    cluster_token: str,
+    volume: Obj | None = None,
+    mount: Obj | None = None,
+) -> Obj:
+    """Fetches, lets etcd's own program make data of it, and seals that. A recovery has no store, and replaces data."""
+    member, url = resources.member_name(resource, number), resources.peer_url(resource, number)
+    able = features(resource.version)
+    restore = [
+        "snapshot",
+        "restore",
+        f"{HOME}/scratch/snapshot.db",
+        f"--name={member}",
+        f"--initial-cluster={member}={url}",
+        f"--initial-advertise-peer-urls={url}",
+        f"--initial-cluster-token={cluster_token}",
+        f"--data-dir={HOME}/scratch/data",
+        *([f"--bump-revision={BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
+        *([] if volume else ["--skip-hash-check=true"]),  # what a member writes has no checksum at its end
+    ]
+    home: Obj = {"name": resources.DATA, "mountPath": HOME}
+    etcd: Obj = {
+        "name": _RESTORE,
+        "image": resource.image_reference(settings.image_repository),
+        "command": [able.restores_with],
+        "args": restore,
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": SAFE,
+        "volumeMounts": [home],
+    }
+    seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
+    claim = {"claimName": resources.volume_name(resource, number)}
+    return _pod(
+        resources.owner(resource, settings.operator),
+        name,
+        _RESTORE,
+        {recovery.TOKEN: token},
+        seconds=None,
+        placement=resource.spec.placement(),
+        containers=[_ours(settings, "seal", seal, [home])],
+        init=[_ours(settings, "fetch", fetch, [home, *([mount] if mount else ())]), etcd],
+        volumes=[{"name": resources.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
+    )
+
+
+def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
+    """The seed's volume claim, as the StatefulSet would make it; nobody owns it, for it outlives the resource."""
+    own = resources.owner(resource, settings.operator)
+    made = resources.claim(resource, own, resource.spec.storage.size)
+    metadata = made["metadata"] | {
+        "name": resources.volume_name(resource, 0),
+        "namespace": resource.namespace,
+    }
+    return made | {"metadata": metadata, "kind": PERSISTENT_VOLUME_CLAIM.name}
+
+
+def _pod(
+    own: Owner,
+    name: str,
+    component: str,
+    annotations: Obj,
+    *,
+    seconds: int | None,
+    placement: Obj,
+    containers: list[Obj],
+    volumes: list[Obj],
+    init: list[Obj] | None = None,
+) -> Obj:
+    spec: Obj = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": restricted(UID) | {"fsGroup": UID, "fsGroupChangePolicy": _PRESERVED},
+        "terminationGracePeriodSeconds": 30,
+        "containers": containers,
+        "volumes": volumes,
+        **placement,
+    }
+    if init:
+        spec["initContainers"] = init
+    if seconds is not None:
+        spec["activeDeadlineSeconds"] = seconds
+    made = own.object(POD, name, component=component, spec=spec)
+    recipe = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    made["metadata"]["annotations"] = annotations | {RECIPE: recipe}
+    return made
+
+
+def _ours(settings: Settings, name: str, arguments: list[str], mounts: list[Obj]) -> Obj:
+    return {
+        "name": name,
+        "image": settings.agent_image,
+        "args": arguments,
+        # It holds 90 MiB, however large the snapshot is.
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": SAFE,
+        "volumeMounts": mounts,
+    }
+
+
+def _nodes(cluster: EtcdCluster) -> Obj:
+    """Nodes that the members may run on: on others the store, or the members, may be out of reach."""
+    return {name: value for name, value in cluster.spec.placement().items() if name in ("nodeSelector", "tolerations")}
+
+
+def _secret(volume: str, name: str, *keys: str) -> Obj:
+    items = [{"key": key, "path": key} for key in keys]
+    return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o440, "items": items}}

@@ -1,0 +1,228 @@
+"""The work on snapshots as it runs in pods of the operator's image: `python -m operators.etcd snapshot --help`.
+
+    snapshot   takes one from a member, keeps it, and removes those that are no longer wanted
+    fetch      brings one, verified, to where etcdutl finds it; or the member's own database
+    seal       makes what etcdutl restored the member's data
+
+What it came to stands in the termination message, as JSON: {"reason": …, "message": …} where it failed. It imports
+nothing of what an operator needs: a backup's pod is small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from operators.etcd.backup import work
+from operators.etcd.backup.store import AccessDenied, BackupError, Store
+from operators.etcd.backup.volume import Volume
+from operators.etcd.database import Access, Connect, Endpoint, EtcdError
+from shared import logs
+from shared.pem import Pair
+
+log = logging.getLogger(__name__)
+
+COMMANDS = ("snapshot", "fetch", "seal")
+
+LONGEST_MESSAGE = 4096
+"""Bytes that the kubelet reads of a termination message."""
+
+Outcome = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None, connect: Connect | None = None) -> int:
+    """Do one piece of work.
+
+    Args:
+        arguments: the command line; None takes the process's.
+        connect: to a member; None for the real one.
+
+    Returns:
+        The exit code: 0 if it was done, 1 if not.
+    """
+    options = _parser().parse_args(arguments)
+    logs.configure(options.log_level, options.log_format)
+    if connect is None:
+        from operators.etcd.gateway import connect as real  # fetch and seal need none of it
+
+        connect = real
+    outcome, code = asyncio.run(_run(_WORK[options.work](options, connect)))
+    with contextlib.suppress(OSError):  # outside a pod there is no such file
+        options.termination_log.write_bytes(_short(outcome))
+    return code
+
+
+async def _run(work: Awaitable[Outcome]) -> tuple[Outcome, int]:
+    """The outcome, and the exit code; a signal to end leaves nothing half done."""
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        return await task, 0
+    except BackupError as error:
+        reason, message = type(error).__name__, str(error)
+    except EtcdError as error:
+        reason, message = f"Member{type(error).__name__}", str(error)
+    except asyncio.CancelledError:
+        reason, message = "Interrupted", "It was told to end before it was done: nothing was kept."
+    except OSError as error:
+        reason, message = "FileUnusable", f"{error.filename or 'A file'}: {error.strerror or error}."
+    log.error("%s: %s", reason, message)
+    return {"reason": reason, "message": message}, 1
+
+
+async def _snapshot(options: argparse.Namespace, connect: Connect) -> Outcome:
+    given = vars(options)
+    order = work.Order(**{field.name: given[field.name] for field in dataclasses.fields(work.Order)})
+    address = urlsplit(options.endpoint)
+    host = address.hostname or ""
+    server = connect(Endpoint(options.member, host, host, address.port or 2379), _access(options))
+    try:
+        async with _store(options) as store:
+            record = await work.take(server, store, order)
+            outcome = dataclasses.asdict(record)
+            if order.scheduled and order.keep:
+                try:
+                    outcome["removed"] = len(await work.prune(store, order))
+                except BackupError as error:  # what is taken is taken: the next one prunes, too
+                    log.warning("older snapshots stay: %s: %s", type(error).__name__, error)
+                    outcome["warning"] = f"Older snapshots stay: {error}"
+    finally:
+        await server.aclose()
+    return outcome
+
+
+async def _fetch(options: argparse.Namespace, _connect: Connect) -> Outcome:
+    if options.salvage:
+        await work.salvage(options.home, options.salvage)
+        return {}
+    async with _store(options) as store:
+        await work.fetch(store, options.file, options.home, options.newest)
+    return {}
+
+
+async def _seal(options: argparse.Namespace, _connect: Connect) -> Outcome:
+    found = await work.seal(options.home, options.token, replace=options.replace)
+    return {"token": options.token, "revision": found.revision}
+
+
+_WORK: dict[str, Callable[[argparse.Namespace, Connect], Awaitable[Outcome]]] = {
+    "snapshot": _snapshot,
+    "fetch": _fetch,
+    "seal": _seal,
+}
+
+
+def _access(options: argparse.Namespace) -> Access:
+    """What lets us in, as the mounted files say at this moment."""
+    pair = Pair(options.tls_cert.read_text(), options.tls_key.read_text()) if options.tls_cert else None
+    return Access(
+        authority=options.tls_ca.read_text() if options.tls_ca else "",
+        pair=pair,
+        user=options.user if options.password_file else "",
+        password=options.password_file.read_text() if options.password_file else "",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _store(options: argparse.Namespace) -> AsyncIterator[Store]:
+    if options.volume:
+        yield Volume(options.volume, options.path)
+        return
+    from operators.etcd.backup import s3  # its library takes half a second, which a volume need not pay
+
+    secret = {key: _text(options.s3_credentials / key) for key in ("accessKeyID", "secretAccessKey")}
+    authority = options.s3_credentials / "ca.crt"
+    place = s3.Place(
+        bucket=options.s3_bucket,
+        region=options.s3_region,
+        endpoint=options.s3_endpoint,
+        prefix=options.s3_prefix,
+        access_key=secret["accessKeyID"],
+        secret_key=secret["secretAccessKey"],
+        authority=str(authority) if authority.is_file() else "",
+    )
+    bucket = await s3.Bucket(place).open()
+    try:
+        yield bucket
+    finally:
+        await bucket.aclose()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise AccessDenied(f"{path}: {error.strerror}. Give the credentials' Secret the key {path.name}.") from None
+
+
+def _short(outcome: Outcome) -> bytes:
+    """As JSON that the kubelet takes whole."""
+    text = json.dumps(outcome).encode()
+    if len(text) > LONGEST_MESSAGE and "message" in outcome:  # a character takes 12 bytes at most
+        text = json.dumps(outcome | {"message": outcome["message"][: LONGEST_MESSAGE // 13]}).encode()
+    return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="operators.etcd", description="Work on snapshots.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="work", required=True)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--termination-log", type=Path, default=Path("/dev/termination-log"), metavar="PATH")
+    shared.add_argument("--log-level", default="info", choices=logs.LEVELS)
+    shared.add_argument("--log-format", default="json", choices=logs.FORMATS)
+    kept = argparse.ArgumentParser(add_help=False)
+    flag = kept.add_argument
+    flag("--volume", type=Path, metavar="PATH", help="where a volume with snapshots is mounted")
+    flag("--path", default="", metavar="PATH", help="directory in it")
+    flag("--s3-bucket", default="", metavar="NAME", help="a bucket with snapshots, instead")
+    flag("--s3-endpoint", default="", metavar="URL", help="its store's address; none means Amazon's of the region")
+    flag("--s3-region", default="us-east-1", metavar="NAME")
+    flag("--s3-prefix", default="", metavar="PATH", help="what its keys begin with")
+    flag(
+        "--s3-credentials", type=Path, metavar="PATH", help="directory with accessKeyID, secretAccessKey, maybe ca.crt"
+    )
+    flag("--file", default="", metavar="NAME", help="the snapshot's name in there")
+
+    snapshot = commands.add_parser("snapshot", parents=[shared, kept], help="take a snapshot", allow_abbrev=False)
+    flag = snapshot.add_argument
+    flag(
+        "--endpoint", required=True, metavar="URL", help="the member's address, such as https://demo-1.demo.ns.svc:2379"
+    )
+    flag("--member", required=True, metavar="NAME")
+    flag("--tls-ca", type=Path, metavar="PATH", help="who vouches for the member")
+    flag("--tls-cert", type=Path, metavar="PATH", help="the certificate to show")
+    flag("--tls-key", type=Path, metavar="PATH", help="its key")
+    flag("--user", default="root", metavar="NAME")
+    flag("--password-file", type=Path, metavar="PATH", help="the user's password; none means that nobody is asked")
+    flag("--cluster-id", default="", metavar="HEX", help="the cluster that the member must be of")
+    flag("--namespace", required=True, metavar="NAME")
+    flag("--cluster", required=True, metavar="NAME")
+    flag("--cluster-uid", required=True, metavar="UID")
+    flag("--backup", required=True, metavar="NAME", help="the EtcdBackup")
+    flag("--scheduled", action="store_true", help="the cluster's schedule asked for it")
+    flag(
+        "--keep", type=int, default=0, metavar="N", help="of those that the schedule asked for, keep the newest; 0 all"
+    )
+
+    fetch = commands.add_parser("fetch", parents=[shared, kept], help="bring one to etcdutl", allow_abbrev=False)
+    fetch.add_argument("--newest", default="", metavar="MINOR", help="the version that is to read it, such as 3.6")
+    fetch.add_argument(
+        "--salvage", default="", metavar="TOKEN", help="take the member's own database, for this recovery"
+    )
+
+    seal = commands.add_parser("seal", parents=[shared], help="make what was restored the data", allow_abbrev=False)
+    seal.add_argument("--token", required=True, help="of this restore or recovery")
+    seal.add_argument("--replace", action="store_true", help="put other data that is there aside")
+    for command in (fetch, seal):
+        command.add_argument("--home", type=Path, default=Path("/var/lib/etcd"), metavar="PATH", help="the volume")
+    return parser

@@ -1,0 +1,114 @@
+"""A cluster that begins with the data of a snapshot. Pure.
+
+Before there is a seed, a pod makes data of the snapshot on the volume that the seed will have: fetched and verified,
+read by etcd's own program, sealed by one rename (work.seal). That it is done is written into the status; then the pod
+goes, and the seed starts with the data, as one that may not begin with an empty disk (start.Closed). So at no point can
+an empty cluster come up in its place, and at each the work can be begun again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup import pods
+from operators.etcd.backup.outcome import Outcome, outcome
+from operators.etcd.backup.view import is_to_be_restored, restore_pod_name
+from operators.etcd.backup_api import COMPLETE
+from operators.etcd.settings import Settings
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.plan import PASS, Apply, Delete, Progress, Step
+from shared.pods import Pod
+
+if TYPE_CHECKING:
+    from operators.etcd.observe import Observed
+
+RESTORING = "Restoring"
+
+FINAL = frozenset({"SnapshotCorrupt", "NotASnapshot", "SnapshotTooNew", "DataInTheWay"})
+"""Reasons that no second try mends: a person must name another snapshot, or another version."""
+
+AGAIN, LATER = 10.0, 30.0
+"""Seconds until what is missing is looked for again, and until what failed is tried again."""
+
+
+def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """The seed's volume has the data that spec.restore asks for, before there is a seed."""
+    pod = seen.errands.get(restore_pod_name(resource))
+    if not is_to_be_restored(resource) or seen.stateful_set is not None:
+        return _clear(pod)
+    if not settings.agent_image:
+        return Step.stall(
+            "NoAgentImage",
+            "spec.restore: the operator does not know its own image, which restores: start it with --agent-image, as "
+            "its chart does. Nothing was changed.",
+        )
+    problem, snapshot = seen.backup.problem, seen.backup.snapshot
+    if problem is not None or snapshot is None:
+        reason, message = (problem.reason, problem.message) if problem else (RESTORING, "The snapshot is looked for.")
+        return Step((), Progress.WAITING, reason, message, warning=problem is not None, requeue=AGAIN)
+    made = pods.restore_pod(settings, resource, snapshot.store, snapshot.file)
+    told = f"{snapshot.location} becomes the data that the cluster begins with."
+    if pod is None:
+        claim = pods.seed_volume(settings, resource)
+        return Step.wait(RESTORING, told, Apply(PERSISTENT_VOLUME_CLAIM, claim), Apply(POD, made))
+    if pod["metadata"].get("deletionTimestamp"):
+        return Step.wait(RESTORING, f"{told} The pod of an earlier try ends.", requeue=AGAIN)
+    if _noted(pod, pods.RECIPE) != _noted(
+        made, pods.RECIPE
+    ):  # the spec names another snapshot, or another image to read it
+        return Step.wait(RESTORING, told, Delete(POD, pod))
+    came_to = outcome(pod)
+    if came_to is None:
+        trouble = Pod.of(pod).trouble
+        said = f"{told} {Pod.of(pod).name} does not start: {trouble}" if trouble else told
+        return Step((), Progress.WAITING, RESTORING, said, warning=bool(trouble), requeue=60)
+    if came_to.succeeded:
+        return Step.wait("Recording", f"{snapshot.location} is restored: that is written down.", requeue=0)
+    return _failed(pod, came_to, now)
+
+
+def restore_status(resource: EtcdCluster, seen: Observed) -> Obj | None:
+    """status.restore: how far it is; what is complete stays."""
+    recorded: Obj | None = resource.reported.get("restore")
+    snapshot, pod = seen.backup.snapshot, seen.errands.get(restore_pod_name(resource))
+    if not is_to_be_restored(resource) or seen.stateful_set is not None or snapshot is None:
+        return recorded
+    came_to = outcome(pod)
+    is_its_own = pod is not None and _noted(pod, pods.TOKEN) == pods.restore_token(
+        resource, snapshot.store, snapshot.file
+    )
+    if pod is None or not is_its_own:
+        return {"source": snapshot.location, "phase": "Pending"}
+    if came_to is None:
+        return {"source": snapshot.location, "phase": "Running"}
+    if not came_to.succeeded:
+        return {"source": snapshot.location, "phase": "Failed"}
+    return {"source": snapshot.location, "phase": COMPLETE, "revision": int(came_to.said["revision"])}
+
+
+def _clear(pod: Obj | None) -> Step:
+    """Once it is over, its pod goes; one that could still write must be gone before a member starts."""
+    if pod is None:
+        return PASS
+    going = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
+    if outcome(pod) is not None:
+        return Step.do(*going)
+    return Step((*going,), Progress.WAITING, RESTORING, "The restore's pod ends before members start.", requeue=AGAIN)
+
+
+def _failed(pod: Obj, came_to: Outcome, now: datetime) -> Step:
+    name = pod["metadata"]["name"]
+    if came_to.reason in FINAL:
+        mend = f"Change spec.restore, or mend it there and delete Pod {name}."
+        return Step.stall(came_to.reason, f"{came_to.message} {mend}")
+    left = (came_to.finished + timedelta(seconds=LATER) - now).total_seconds() if came_to.finished else 0.0
+    message = f"{came_to.message} It is tried again."
+    if left > 0:
+        return Step((), Progress.WAITING, came_to.reason, message, warning=True, requeue=left)
+    return Step((Delete(POD, pod),), Progress.WAITING, came_to.reason, message, warning=True, requeue=1)
+
+
+def _noted(pod: Obj, annotation: str) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(annotation, ""))

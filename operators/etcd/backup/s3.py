@@ -1,0 +1,287 @@
+"""Keeps snapshots as objects of a bucket, over S3's API."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, SSLError
+from botocore.exceptions import ConnectionError as NotConnected
+
+from operators.etcd.backup.store import (
+    BLOCK,
+    AccessDenied,
+    BucketMissing,
+    Draft,
+    SnapshotMissing,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnreachable,
+)
+
+_TRIES = 5
+"""Times that one request is sent, with a pause between that grows."""
+
+_AT_ONCE = 3
+"""Parts on their way at once; with the one that fills, this is what memory holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A bucket, and the way in.
+
+    Attributes:
+        endpoint: the store's address; empty for Amazon's of the region.
+        prefix: what keys begin with, as a directory.
+        authority: path of certificates that vouch for the store; empty for the system's.
+    """
+
+    bucket: str
+    region: str
+    endpoint: str = ""
+    prefix: str = ""
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+    authority: str = ""
+
+
+class Bucket:
+    """A Store: a bucket of an object store, which must exist; `open` comes first.
+
+    Names go into the path, not the host, where the store is not Amazon's: others seldom have a host name a bucket. Sums
+    go along where every store knows them (Content-MD5) and not as Amazon's newer trailers, which others refuse.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._stack = AsyncExitStack()
+        self._s3: Any = None
+
+    def __str__(self) -> str:
+        return f"s3://{self._place.bucket}/{self._place.prefix}".rstrip("/")
+
+    async def open(self) -> Bucket:
+        """Get ready; nothing is sent yet."""
+        place = self._place
+        style = "path" if place.endpoint else "auto"
+        config = AioConfig(
+            connect_timeout=10,
+            read_timeout=60,
+            retries={"mode": "standard", "total_max_attempts": _TRIES},
+            s3={"addressing_style": style},
+            max_pool_connections=_AT_ONCE + 1,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        made = get_session().create_client(
+            "s3",
+            region_name=place.region,
+            endpoint_url=place.endpoint or None,
+            aws_access_key_id=place.access_key,
+            aws_secret_access_key=place.secret_key,
+            verify=place.authority or _system_authorities(),
+            config=config,
+        )
+        self._s3 = await self._stack.enter_async_context(made)
+        return self
+
+    async def aclose(self) -> None:
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def draft(self, name: str) -> AsyncIterator[Draft]:
+        upload = _Upload(self, self._key(name))
+        await upload.abort_earlier()
+        try:
+            yield upload
+        finally:
+            await upload.end()
+
+    async def blocks(self, name: str) -> AsyncIterator[bytes]:
+        offset = 0
+        while block := await self.read(name, offset, BLOCK):
+            yield block
+            offset += len(block)
+            if len(block) < BLOCK:
+                return
+
+    async def read(self, name: str, offset: int, size: int) -> bytes:
+        span = f"bytes={offset}-{offset + size - 1}"
+        try:
+            answer = await self._s3.get_object(Bucket=self._place.bucket, Key=self._key(name), Range=span)
+            async with answer["Body"] as body:
+                found: bytes = await body.read()
+        except ClientError as error:
+            if _code(error) == "InvalidRange":  # it ends before
+                return b""
+            raise self._error(error) from None
+        except _NO_ANSWER as error:
+            raise self._error(error) from None
+        return found
+
+    async def names(self, directory: str) -> list[str]:
+        prefix, found = self._key(f"{directory}/"), []
+        token: dict[str, str] = {}
+        while True:
+            page = await self.ask("list_objects_v2", Prefix=prefix, Delimiter="/", **token)
+            found += [f"{directory}/{entry['Key'].removeprefix(prefix)}" for entry in page.get("Contents") or ()]
+            if not page.get("IsTruncated"):
+                return sorted(found)
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    async def remove(self, name: str) -> None:
+        await self.ask("delete_object", Key=self._key(name))
+
+    async def ask(self, operation: str, **given: Any) -> Any:
+        """One request about the bucket.
+
+        Raises:
+            StoreError: it was not fulfilled.
+        """
+        try:
+            return await getattr(self._s3, operation)(Bucket=self._place.bucket, **given)
+        except (ClientError, *_NO_ANSWER) as error:
+            raise self._error(error) from None
+
+    def _key(self, name: str) -> str:
+        prefix = self._place.prefix.strip("/")
+        return f"{prefix}/{name}" if prefix else name
+
+    def _error(self, error: Exception) -> StoreError:
+        """What the store says, in the words of StoreError."""
+        place, where = self._place, self._place.endpoint or f"Amazon's S3 in {self._place.region}"
+        if isinstance(error, SSLError):
+            return StoreUnreachable(
+                f"{where}: TLS failed: {error}. Give the certificates that vouch for it as ca.crt in the credentials' "
+                "Secret."
+            )
+        if isinstance(error, NotConnected | HTTPClientError | aiohttp.ClientError | OSError):
+            return StoreUnreachable(f"{where} gives no answer: {error}. Is the endpoint right, and open to this pod?")
+        if not isinstance(error, ClientError):
+            return StoreRefused(f"{where}: {error}.")
+        code, said = _code(error), error.response.get("Error", {}).get("Message") or ""
+        told = f"{where} says {code}: {said.rstrip('.')}." if said else f"{where} says {code}."
+        if code == "NoSuchBucket":
+            return BucketMissing(f"There is no bucket {place.bucket} at {where}. Make it, or name another.")
+        if code in _OTHER_REGION:
+            return BucketMissing(f"{told} The bucket is not in region {place.region}: mend region or endpoint.")
+        if code in ("NoSuchKey", "404"):
+            return SnapshotMissing(f"There is no such file in {self}. Name one that is there.")
+        if code in _DENIED:
+            return AccessDenied(
+                f"{told} Bucket {place.bucket} must let this key list, get, put and delete objects and abort uploads; "
+                "mend the key in the credentials' Secret, or its rights."
+            )
+        if code in _FULL:
+            return StoreFull(f"{told} Make room in bucket {place.bucket}, or raise its quota.")
+        return StoreRefused(told)
+
+
+_NO_ANSWER = (BotoCoreError, aiohttp.ClientError, OSError)
+_OTHER_REGION = frozenset({"PermanentRedirect", "301", "AuthorizationHeaderMalformed"})
+_DENIED = frozenset({"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"})
+_FULL = frozenset(
+    {"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "507", "InsufficientStorage"}
+)
+
+
+def _system_authorities() -> str | bool:
+    """Where this system keeps the certificates that it trusts; True for those that botocore brings along."""
+    known = (ssl.get_default_verify_paths().cafile, "/etc/ssl/certs/ca-certificates.crt")
+    return next((path for path in known if path and Path(path).is_file()), True)
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+class _Upload:
+    """A draft: one request if it is short, else parts that become an object only together."""
+
+    def __init__(self, bucket: Bucket, key: str) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._first: bytes | None = None
+        self._id = ""
+        self._parts: list[asyncio.Task[dict[str, Any]]] = []
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def abort_earlier(self) -> None:
+        """Parts that a process left when it was killed are paid for until somebody aborts them."""
+        try:
+            found = await self._bucket.ask("list_multipart_uploads", Prefix=self._key)
+        except AccessDenied:  # a right of its own, without which all else works
+            return
+        for upload in found.get("Uploads") or ():
+            if upload["Key"] == self._key:
+                await self._abort(upload["UploadId"])
+
+    async def write(self, block: bytes) -> None:
+        if self._first is None and not self._id:
+            self._first = block
+            return
+        if not self._id:
+            self._id = (await self._bucket.ask("create_multipart_upload", Key=self._key))["UploadId"]
+            first, self._first = self._first or b"", None
+            await self._send(first)
+        await self._send(block)
+
+    async def keep(self) -> None:
+        if not self._id:
+            body = self._first or b""
+            await self._bucket.ask("put_object", Key=self._key, Body=body, ContentMD5=_md5(body))
+            return
+        parts = await asyncio.gather(*self._parts)
+        await self._bucket.ask(
+            "complete_multipart_upload", Key=self._key, UploadId=self._id, MultipartUpload={"Parts": parts}
+        )
+        self._id = ""
+
+    async def end(self) -> None:
+        """Leave nothing of what was not kept."""
+        unfinished = [part for part in self._parts if not part.done()]
+        for part in unfinished:
+            part.cancel()
+        await asyncio.gather(*self._parts, return_exceptions=True)
+        if self._id:  # a part that arrives after an abort would stay: all have ended here
+            with contextlib.suppress(StoreError):  # the next try aborts it
+                await self._abort(self._id)
+
+    async def _send(self, block: bytes) -> None:
+        await self._room.acquire()
+        for part in self._parts:
+            if part.done():
+                part.result()  # a part that failed ends all
+        self._parts.append(asyncio.create_task(self._part(len(self._parts) + 1, block)))
+
+    async def _part(self, number: int, block: bytes) -> dict[str, Any]:
+        try:
+            answer = await self._bucket.ask(
+                "upload_part", Key=self._key, UploadId=self._id, PartNumber=number, Body=block, ContentMD5=_md5(block)
+            )
+        finally:
+            self._room.release()
+        return {"PartNumber": number, "ETag": answer["ETag"]}
+
+    async def _abort(self, upload: str) -> None:
+        try:
+            await self._bucket.ask("abort_multipart_upload", Key=self._key, UploadId=upload)
+        except StoreRefused as error:
+            if "NoSuchUpload" not in str(error):
+                raise
+
+
+def _md5(block: bytes) -> str:
+    return base64.b64encode(hashlib.md5(block, usedforsecurity=False).digest()).decode()

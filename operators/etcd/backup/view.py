@@ -1,0 +1,94 @@
+"""What the plan of an EtcdCluster asks about snapshots: those of its schedule, and the one that it is to begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup import places
+from operators.etcd.backup_api import API, COMPLETE, SCHEDULED, EtcdBackup
+from operators.etcd.stores import S3, VolumeStore
+from shared.cache import Cache
+from shared.kube import Kube, NotFound, Obj
+from shared.queue import Key
+from shared.secrets import Problem
+from shared.spec import InvalidSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot that is kept somewhere."""
+
+    store: VolumeStore | S3
+    file: str
+
+    @property
+    def location(self) -> str:
+        return places.location(self.store, self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupView:
+    """What there is of a cluster's snapshots.
+
+    Attributes:
+        scheduled: EtcdBackups that this cluster's schedule asked for.
+        snapshot: what spec.restore names; None where it is not asked for (any more), or cannot be had.
+        problem: why it cannot.
+    """
+
+    scheduled: tuple[Obj, ...] = ()
+    snapshot: Snapshot | None = None
+    problem: Problem | None = None
+
+
+def restore_pod_name(resource: EtcdCluster) -> str:
+    return f"{resource.name}-restore"
+
+
+def is_to_be_restored(resource: EtcdCluster) -> bool:
+    """Whether the cluster is yet to begin, and with a snapshot's data."""
+    return resource.spec.restore is not None and not resource.recorded_cluster_id and not resource.is_restored
+
+
+async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView:
+    """What there is; live only while a cluster waits for the data that it begins with."""
+    key = Key(resource.namespace, resource.name)
+    scheduled = tuple(
+        obj
+        for obj in cache.owned(API.kind, key)
+        if (obj["metadata"].get("labels") or {}).get(SCHEDULED) == resource.uid
+    )
+    if not is_to_be_restored(resource):
+        return BackupView(scheduled)
+    found = await _snapshot(resource, kube)
+    problem = found if isinstance(found, Problem) else None
+    snapshot = found if isinstance(found, Snapshot) else None
+    if snapshot is not None:
+        problem = await places.problem(kube, resource.namespace, "spec.restore.from", snapshot.store)
+    return BackupView(scheduled, None if problem else snapshot, problem)
+
+
+async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | Problem:
+    """The snapshot that spec.restore names."""
+    assert resource.spec.restore is not None, "asked for only where one is"
+    source = resource.spec.restore.from_
+    if source.backup is None:
+        store = places.store_of(source)
+        if store is None or source.file is None:
+            return Problem("InvalidSpec", "spec.restore.from: names no snapshot; give backup, volume or s3.")
+        return Snapshot(store, source.file)
+    at, name = "spec.restore.from.backup", source.backup
+    try:
+        backup = EtcdBackup.parse(await kube.get(API.kind, resource.namespace, name))
+    except NotFound:
+        said = f"there is no EtcdBackup {name} in this namespace. Name one, or the volume or s3 that the file is in."
+        return Problem("BackupMissing", f"{at}: {said}")
+    except InvalidSpec as wrong:
+        return Problem("BackupInvalid", f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
+    store = places.store_of(backup.spec.destination)
+    if backup.over and backup.phase == COMPLETE and store is not None and backup.reported.get("file"):
+        return Snapshot(store, str(backup.reported["file"]))
+    if backup.over:
+        return Problem("BackupFailed", f"{at}: EtcdBackup {name} failed: it has no snapshot. Name another.")
+    return Problem("BackupUnfinished", f"{at}: EtcdBackup {name} is not complete yet: it is waited for.")

@@ -1,0 +1,167 @@
+"""Keeps snapshots as files of a mounted volume."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from operators.etcd.backup.store import (
+    BLOCK,
+    AccessDenied,
+    Draft,
+    SnapshotMissing,
+    StoreFull,
+    StoreRefused,
+)
+
+
+class Volume:
+    """A Store: a directory of a mounted volume.
+
+    Args:
+        root: where the volume is mounted.
+        path: directory in it; it is made where missing.
+    """
+
+    def __init__(self, root: Path, path: str = "") -> None:
+        self._root = root
+        self._directory = root / path
+
+    def __str__(self) -> str:
+        return f"volume at {self._directory}"
+
+    @asynccontextmanager
+    async def draft(self, name: str) -> AsyncIterator[Draft]:
+        file = _File(self._inside(name))
+        try:
+            await asyncio.to_thread(file.begin)
+            yield file
+        finally:
+            await asyncio.to_thread(file.end)
+
+    async def blocks(self, name: str) -> AsyncIterator[bytes]:
+        path = self._inside(name)
+        with _told(path):
+            file = await asyncio.to_thread(path.open, "rb", buffering=0)
+        with file:
+            while True:
+                with _told(path):
+                    block = await asyncio.to_thread(file.read, BLOCK)
+                if not block:
+                    return
+                yield block
+
+    async def read(self, name: str, offset: int, size: int) -> bytes:
+        return await asyncio.to_thread(read_piece, self._inside(name), offset, size)
+
+    async def names(self, directory: str) -> list[str]:
+        path = self._inside(directory)
+        with _told(path):
+            try:
+                found = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+            except FileNotFoundError:
+                return []
+        return [f"{directory}/{name}" for name in found if not name.startswith(".")]
+
+    async def remove(self, name: str) -> None:
+        path = self._inside(name)
+        with _told(path):
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def aclose(self) -> None:
+        return
+
+    def _inside(self, name: str) -> Path:
+        """The path of a name; one that leads out of the volume, by dots or by links, is none."""
+        path = self._directory / name
+        with _told(path):
+            if not path.resolve().is_relative_to(self._root.resolve()):
+                raise AccessDenied(f"{name!r} leads out of the volume. Name a file inside.")
+        return path
+
+
+class _File:
+    """A draft beside the file that it becomes: a rename within a directory is atomic."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.partial")
+        self._descriptor = -1
+
+    def begin(self) -> None:
+        with _told(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+
+    async def write(self, block: bytes) -> None:
+        await asyncio.to_thread(self._write, block)
+
+    async def keep(self) -> None:
+        await asyncio.to_thread(self._keep)
+
+    def end(self) -> None:
+        """Leave nothing of what was not kept."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        with contextlib.suppress(OSError):
+            self._partial.unlink()
+
+    def _write(self, block: bytes) -> None:
+        rest = memoryview(block)
+        with _told(self._path):
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def _keep(self) -> None:
+        with _told(self._path):
+            os.fsync(self._descriptor)
+            self._partial.rename(self._path)
+            sync_directory(self._path.parent)
+
+
+def read_piece(path: Path, offset: int, size: int) -> bytes:
+    """A piece of a file.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with _told(path), path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def sync_directory(path: Path) -> None:
+    """Let what was renamed in a directory outlast a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system says, in the words of StoreError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise SnapshotMissing(f"There is no file {path}. Name one that is there.") from None
+    except OSError as error:
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+                raise StoreFull(
+                    f"{path}: the volume has no space left for it. Enlarge it, or remove what is not needed."
+                ) from None
+            case errno.EACCES | errno.EPERM | errno.EROFS:
+                raise AccessDenied(
+                    f"{path}: {error.strerror}. Let group {os.getgid()} write to the volume (fsGroup), and mount it "
+                    "for writing."
+                ) from None
+            case _:
+                raise StoreRefused(f"{path}: {error.strerror or error}.") from None

@@ -1,0 +1,208 @@
+"""When which certificate of an EtcdCluster is made anew, and who signs it, where tls.mode is self. Pure.
+
+What etcd does with certificates decides how they are renewed: it reads its own anew for every connection, and whom it
+trusts at its start alone.
+
+- A certificate is replaced when two thirds of its life are over. Nobody restarts.
+- An authority has a successor when two thirds of its life are over. Each step is one write of its Secret, and from each
+  the next follows by what is seen:
+
+  | step | then |
+  |---|---|
+  | introduce | the successor stands beside it (next.crt), and every Secret tells to trust both; members restart for that, one by one, as for any change of their pods |
+  | promote | all of them did, and others had their time (`LONGEST_SETTLING`): it signs from now on; the key of the one before is gone |
+  | forget | one that has ended is trusted no more; nobody restarts |
+
+- An authority whose Secret was deleted cannot sign; what it signed is trusted until it ends. It gets a successor, too,
+  which meanwhile signs what is missing altogether, and nothing else.
+"""  # noqa: E501 - a table
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from operators.etcd import resources
+from operators.etcd.api import EtcdCluster
+from operators.etcd.certificates import (
+    SIGNER,
+    SUCCESSOR,
+    Authorities,
+    Held,
+    Leaf,
+    authorities_in,
+    content_of,
+    fingerprint,
+    leaves,
+    trust,
+)
+from operators.etcd.resources import COMPONENT
+from shared import rotation
+from shared.kube import SECRET, Obj
+from shared.ownership import Owner, require_ours
+from shared.pem import Certificate
+from shared.plan import WriteSecret
+from shared.rotation import Order
+from shared.secrets import CERTIFICATE_KEY, PRIVATE_KEY
+
+AUTHORITY_LIVES = 20
+"""An authority's life, in lives of what it signs: with these of 90 days, members restart for it every three years."""
+
+LONGEST_SETTLING = timedelta(days=1)
+"""What clients get at most to hear of a new authority before it signs: whoever mounts a Secret has it within two
+minutes, but not everybody reads files again."""
+
+SETTLINGS = 20
+"""Such times in the life of a certificate: they are shorter where it is."""
+
+
+@dataclass(frozen=True)
+class Issuing:
+    """What the Secrets of a cluster are to become.
+
+    Attributes:
+        own: whose they are.
+        found: the Secrets as they are, by name; None for one that does not exist.
+        informed: the newest authority that every member was started with, and would be; empty if they differ.
+        life: how long a certificate is valid.
+    """
+
+    resource: EtcdCluster
+    own: Owner
+    found: Mapping[str, Obj | None] = field(repr=False)
+    informed: str
+    now: datetime
+    life: timedelta = rotation.LIFETIME
+
+    def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
+        """Why, and what, is to be written now; nothing if all is as it is to be.
+
+        Raises:
+            NotOurs: a Secret in the way is somebody else's.
+        """
+        for name in (self._authority_secret, *(leaf.secret for leaf in self._leaves)):
+            if secret := self.found.get(name):
+                require_ours(self._secret(name, {}), secret)
+        why, write = self._authority_next()
+        if write is not None:
+            return why, (write,)
+        causes = {leaf: self._cause(leaf) for leaf in self._leaves}
+        writes = tuple(write for leaf, cause in causes.items() if (write := self._write(leaf, cause)))
+        whys = [f"{leaf.secret}: {cause}" for leaf, cause in causes.items() if cause]
+        return "; ".join(whys) or "whom to trust is told", writes
+
+    @property
+    def due(self) -> datetime | None:
+        """When there may be something to do again; None if there is nothing yet."""
+        held, times = self._authorities, [former.ends for former in self._authorities.former]
+        if held.successor is not None:
+            times.append(self._settled(held.successor.certificate))
+        elif held.signer is not None:
+            times.append(rotation.due(held.signer.certificate))
+        times += [rotation.due(leaf.certificate) for leaf in self._held.values() if leaf is not None]
+        return min(times, default=None)
+
+    # The authority.
+
+    def _authority_next(self) -> tuple[str, WriteSecret | None]:
+        """The next step in its life, if it is time for one."""
+        held, signer, successor, now = self._authorities, self._signer, self._authorities.successor, self.now
+        if signer is None and successor is None:
+            return self._begin()
+        if successor is not None and self._known(successor.certificate):
+            before = () if signer is None else (signer.certificate,)
+            promoted = Authorities(successor, None, (*before, *held.former))
+            return "the new authority is known, and signs from now on", self._content(promoted)
+        if signer is not None and successor is None and rotation.due(signer.certificate) <= now:
+            return "two thirds of the authority's life are over, and it gets a successor", self._ordered(
+                held, SUCCESSOR
+            )
+        if any(former.ends <= now for former in held.former):
+            left = tuple(former for former in held.former if former.ends > now)
+            return "an authority has ended", self._content(Authorities(held.signer, successor, left))
+        return "", None
+
+    def _begin(self) -> tuple[str, WriteSecret]:
+        """There is nobody who could sign."""
+        told = (authorities_in(self.found.get(leaf.secret)) for leaf in self._leaves)
+        trusted = tuple(known for known in next(filter(None, told), ()) if known.ends > self.now)
+        held = Authorities(former=trusted)
+        if trusted:
+            return "the authority is gone, and gets a successor", self._ordered(held, SUCCESSOR)
+        return "there is no authority yet", self._ordered(held, SIGNER)
+
+    def _known(self, newest: Certificate) -> bool:
+        """Whether all whom it concerns know a new authority, so that it may sign."""
+        told = all(newest in authorities_in(self.found.get(leaf.secret)) for leaf in self._leaves)
+        return told and self.informed == fingerprint(newest) and self._settled(newest) <= self.now
+
+    def _settled(self, newest: Certificate) -> datetime:
+        return newest.begins + rotation.BACKDATED + min(LONGEST_SETTLING, self.life / SETTLINGS)
+
+    def _ordered(self, held: Authorities, under: tuple[str, str]) -> WriteSecret:
+        """Their Secret, with a new one among them."""
+        begins, ends = self.now - rotation.BACKDATED, self.now + AUTHORITY_LIVES * self.life
+        order = Order(self.resource.name, (), begins, None, None, ends)
+        name = self._authority_secret
+        return WriteSecret(self._secret(name, held.content()), self.found.get(name), order, under)
+
+    def _content(self, held: Authorities) -> WriteSecret:
+        name = self._authority_secret
+        return WriteSecret(self._secret(name, held.content()), self.found.get(name))
+
+    # What it signs.
+
+    def _cause(self, leaf: Leaf) -> str:
+        """Why a certificate is made; empty if it is not."""
+        held, signer = self._held[leaf], self._signer
+        if held is None:
+            return "there is none that can be used"
+        if held.certificate.ends <= self.now:
+            return "it has ended"
+        if signer is None:
+            return ""
+        if held.certificate.issuer != signer.certificate.subject:
+            return "another authority signs now"
+        if held.certificate.hosts != frozenset(leaf.hosts):
+            return "it is for other names"
+        return "two thirds of its life are over" if rotation.due(held.certificate) <= self.now else ""
+
+    def _write(self, leaf: Leaf, cause: str) -> WriteSecret | None:
+        seen, told = self.found.get(leaf.secret), trust(self._authorities.trusted)
+        signer = self._signer or self._authorities.successor
+        if cause and signer is not None:
+            begins, ends = self.now - rotation.BACKDATED, min(self.now + self.life, signer.certificate.ends)
+            order = Order(leaf.name, leaf.hosts, begins, ends, signer.pair, None, client=True)
+            return WriteSecret(self._secret(leaf.secret, told), seen, order)
+        held = content_of(seen)
+        content = told | {key: held.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
+        return WriteSecret(self._secret(leaf.secret, content), seen) if held != content else None
+
+    @cached_property
+    def _leaves(self) -> tuple[Leaf, ...]:
+        return leaves(self.resource)
+
+    @cached_property
+    def _held(self) -> Mapping[Leaf, Held | None]:
+        return {leaf: Held.under(self.found.get(leaf.secret)) for leaf in self._leaves}
+
+    @cached_property
+    def _authorities(self) -> Authorities:
+        return Authorities.of(self.found.get(self._authority_secret))
+
+    @property
+    def _signer(self) -> Held | None:
+        signer = self._authorities.signer
+        return signer if signer is not None and signer.certificate.ends > self.now else None
+
+    @property
+    def _authority_secret(self) -> str:
+        return resources.authority_secret(self.resource)
+
+    def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
+        data = {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}
+        kind = "Opaque" if name == self._authority_secret else "kubernetes.io/tls"
+        return self.own.object(SECRET, name, component=COMPONENT, data=data) | {"type": kind}

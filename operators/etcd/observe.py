@@ -1,0 +1,235 @@
+"""What there is of an EtcdCluster, as one frozen value, and what follows from it; observer.py gathers it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from operators.etcd import resources
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup.view import BackupView
+from operators.etcd.database import CORRUPT, NOSPACE, Alarm, Endpoint, HashKV, Member, Progress, Status
+from operators.etcd.resources import CONTAINER
+from operators.etcd.secrets import Secrets
+from operators.etcd.start import REFUSED
+from shared.kube import Obj
+from shared.pods import Pod
+
+LAG = 5000
+"""Entries of Raft's log that a healthy member may be behind: from there on etcd itself refuses requests as too many.
+
+Source: maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go.
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place in the cluster, by its number: a pod, its volume, and the member that lives there.
+
+    Attributes:
+        number: the StatefulSet's ordinal; pod and member are named CLUSTER-NUMBER.
+        pod: None where there is none (those that have ended count as none).
+        pod_obj: the same as the API server shows it; also one that has ended.
+        volume: its PersistentVolumeClaim; None where there is none, and with storage.medium Memory.
+        member: as the list has it, found by its peer URL; None where no member is of this place, or no list is known.
+        status: what the member there said of itself; None where it did not answer.
+        error: why it did not answer; empty if it did, or was not asked.
+        progress: how far its data goes, by its metrics; asked only where it does not answer and no list is known.
+        disk: UID of what holds the data now: the volume's, or with storage.medium Memory the pod's; empty if none.
+        recorded: the disk that the resource's status names for this very member (by id), or, where no member is of this
+            place, for the one before; empty if none.
+        barren: whether etcd's container ended because its disk is empty ("couldn't find local name").
+    """
+
+    number: int
+    name: str
+    pod: Pod | None = None
+    pod_obj: Obj | None = None
+    volume: Obj | None = None
+    member: Member | None = None
+    status: Status | None = None
+    error: str = ""
+    progress: Progress | None = None
+    disk: str = ""
+    recorded: str = ""
+    barren: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """The kubelet's word, which needs no way from the operator to the pod."""
+        return self.pod is not None and self.pod.ready
+
+    @property
+    def runs(self) -> bool:
+        """Whether etcd's process is there, as far as the kubelet last said; it may answer nobody all the same."""
+        container = container_status(self.pod_obj)
+        return self.ready or "running" in (container.get("state") or {})
+
+    @property
+    def vacated(self) -> bool:
+        """No member is of this place, yet its disk is the one that the former member wrote on."""
+        return self.member is None and bool(self.disk) and self.disk == self.recorded
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What there is of an EtcdCluster.
+
+    Attributes:
+        stateful_set: the StatefulSet; None if there is none.
+        places: every place that has a pod, a volume or a member, or should have one, by number.
+        members: the list as a quorum agrees on it; None where no quorum answered the operator.
+        remembered: where no quorum answered: the list as the most advanced of those who did has it.
+        cluster_id: as the list, or else any member, said; 0 if none did.
+        alarms: those raised; empty where nobody could be asked.
+        cluster_version: what all members run as together (3.6.0); empty where nobody said.
+        hashes: where a member is suspected to be corrupt (`corruption.suspected`): each voter's answer, by id, all
+            asked at the lowest revision that any of them is at.
+        compacted: whether history before the leader's revision is gone; asked only while a NOSPACE alarm holds.
+        disruption_budget: its PodDisruptionBudget.
+        secrets: what the Secrets that count hold.
+        auth_enabled: whether etcd asks for a password; None where nobody said.
+        denied: what members said, if they let the operator in with no password that it has; empty if one did.
+        former_password: whether root's password is still the former one; `secrets.access` then bears that.
+        errands: pods that do something for the cluster without being a member (restore, recovery), by name.
+        backup: its snapshots.
+    """
+
+    stateful_set: Obj | None = None
+    places: tuple[Place, ...] = ()
+    members: tuple[Member, ...] | None = None
+    remembered: tuple[Member, ...] = ()
+    cluster_id: int = 0
+    alarms: tuple[Alarm, ...] = ()
+    cluster_version: str = ""
+    hashes: Mapping[int, HashKV] = field(default_factory=dict)
+    compacted: bool = False
+    disruption_budget: Obj | None = None
+    secrets: Secrets = field(default_factory=Secrets)
+    auth_enabled: bool | None = None
+    denied: str = ""
+    former_password: bool = False
+    errands: Mapping[str, Obj] = field(default_factory=dict)
+    backup: BackupView = field(default_factory=BackupView)
+
+    @cached_property
+    def voters(self) -> tuple[Member, ...]:
+        """Members that count for the quorum."""
+        return tuple(member for member in self.members or () if not member.learner)
+
+    @property
+    def quorum(self) -> int:
+        """How many voters must agree."""
+        return len(self.voters) // 2 + 1
+
+    @cached_property
+    def learner(self) -> Member | None:
+        """The member without a vote; there is one at most."""
+        return next((member for member in self.members or () if member.learner), None)
+
+    @cached_property
+    def leader(self) -> Place | None:
+        """Where the leader is: a voter that says so of itself, in the newest term that anybody knows."""
+        said = [place for place in self.places if place.status and place.status.leader == place.status.member_id]
+        return max(said, key=lambda place: place.status.raft_term if place.status else 0, default=None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether etcd takes nothing but deletions, for some member's quota was used up."""
+        return any(alarm.kind == NOSPACE for alarm in self.alarms)
+
+    @property
+    def is_corrupt(self) -> bool:
+        """Whether etcd changes no key, for some member's data differs from the others'."""
+        return any(alarm.kind == CORRUPT for alarm in self.alarms)
+
+    @cached_property
+    def strangers(self) -> tuple[Member, ...]:
+        """Members that are of no place: somebody else added them, at an address of their own."""
+        ours = {place.member.id for place in self.places if place.member}
+        return tuple(member for member in self.members or () if member.id not in ours)
+
+    @cached_property
+    def healthy_voters(self) -> tuple[Place, ...]:
+        """Places of voters that take part, the leader's first, then by number."""
+        found = [place for place in self.places if place.member and not place.member.learner and self.healthy(place)]
+        return tuple(sorted(found, key=lambda place: (place is not self.leader, place.number)))
+
+    @cached_property
+    def down(self) -> tuple[Member, ...]:
+        """Voters that do not take part, as far as the operator sees."""
+        up = {place.member.id for place in self.healthy_voters if place.member}
+        return tuple(member for member in self.voters if member.id not in up)
+
+    @cached_property
+    def answering(self) -> tuple[Place, ...]:
+        """Places whose server said something of itself, healthy or not."""
+        return tuple(place for place in self.places if place.status is not None)
+
+    def place_of(self, member: Member | int) -> Place | None:
+        """Where a member (or its id) lives; None for a stranger."""
+        wanted = member if isinstance(member, int) else member.id
+        return next((place for place in self.places if place.member and place.member.id == wanted), None)
+
+    def place(self, number: int) -> Place | None:
+        """The place with this number, if there is anything there."""
+        return next((place for place in self.places if place.number == number), None)
+
+    def named(self, name: str) -> Place | None:
+        """The place whose pod and member bear this name, if there is anything there."""
+        return next((place for place in self.places if place.name == name), None)
+
+    def healthy(self, place: Place) -> bool:
+        """Whether the member there, voter or learner, takes part: it answers as itself, knows a leader, keeps up.
+
+        One whose pod is on its way out does not count any more.
+        """
+        member, said = place.member, place.status
+        if place.pod is None or place.pod.leaving:
+            return False
+        if member is None or said is None or said.member_id != member.id or said.cluster_id != self.cluster_id:
+            return False
+        ahead = self.leader.status if self.leader else None
+        return said.leader != 0 and ahead is not None and ahead.raft_index - said.raft_applied <= LAG
+
+    def lost(self, place: Place) -> bool:
+        """Whether what the member there had written is gone, by evidence.
+
+        Its disk is another than the one that it was last seen on, or etcd itself found the disk empty. One that merely
+        does not answer is not lost; one that takes part is not, wherever its data came from; and one that has yet to
+        start for the first time has nothing to lose.
+        """
+        if place.member is None or not place.member.name or self.healthy(place):
+            return False
+        return place.barren or bool(place.recorded and place.disk and place.disk != place.recorded)
+
+    def others_healthy(self, member: Member | None) -> bool:
+        """Whether every voter but this one takes part."""
+        return all(member is not None and other.id == member.id for other in self.down)
+
+    def quorum_without(self, member: Member) -> bool:
+        """Whether, with this member removed, the healthy ones are a quorum of the voters that remain."""
+        remaining = [voter for voter in self.voters if voter.id != member.id]
+        up = [voter for voter in remaining if voter not in self.down]
+        return bool(remaining) and len(up) >= len(remaining) // 2 + 1
+
+
+def container_status(pod: Obj | None) -> Obj:
+    """What the kubelet says of etcd's container; empty if it has not said anything."""
+    said = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
+    return next((status for status in said if status["name"] == CONTAINER), {})
+
+
+def is_barren(pod: Obj | None) -> bool:
+    """Whether etcd's last word was that its disk is empty, and that this start does not let it begin there."""
+    state, last = (container_status(pod).get(key) or {} for key in ("state", "lastState"))
+    if "running" in state:
+        return False
+    ended = state.get("terminated") or last.get("terminated") or {}
+    return REFUSED in (ended.get("message") or "")
+
+
+def endpoints(resource: EtcdCluster, seen: Observed) -> tuple[Endpoint, ...]:
+    """Where the cluster is asked for a change: its healthy voters, the leader first."""
+    return tuple(resources.endpoint(resource, place) for place in seen.healthy_voters)

@@ -1,0 +1,115 @@
+"""What is said of an EtcdCluster: its status, from what was seen. Pure.
+
+A healthy cluster's status does not move: sizes are told anew only when they changed by a tenth, and what was known of
+somebody who does not answer stays. Where no list of members is known, what was last told of them stays, too, for it is
+what the operator goes by.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from operators.etcd import maintenance, recovery, resources
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup.restore import restore_status
+from operators.etcd.backup.schedule import backup_status
+from operators.etcd.layout import recorded_disk
+from operators.etcd.observe import Observed, Place
+from operators.etcd.resources import COMPONENT
+from operators.etcd.settings import Settings
+from operators.etcd.versions import Version
+from shared.kube import Obj
+from shared.ownership import selector_text
+
+NOISE = 0.1
+"""Part of a size by which it must differ from what was told before it is told anew."""
+
+
+def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime, phase: str) -> Obj:
+    """The whole status, but its conditions."""
+    members = _members(resource, seen)
+    found: dict[str, Any] = {
+        "phase": phase,
+        "size": sum(1 for member in members if "id" in member),
+        "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
+        "clusterID": _cluster_id(resource, seen),
+        "leader": seen.leader.name if seen.leader else None,
+        "version": _version(resource, seen),
+        "image": resource.image_reference(settings.image_repository),
+        "members": members,
+        "endpoints": [
+            resources.client_url_of(resource, place.name)
+            for place in sorted(seen.healthy_voters, key=lambda place: place.number)
+            if place.ready
+        ],
+        "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),
+        "recovery": recovery.report(resource, seen),
+        "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
+        "restore": restore_status(resource, seen),
+        "backup": backup_status(resource, seen, now),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
+    """Every member by its number; and former ones, without an id, while the disk that they wrote on is still there."""
+    before = {member["name"]: member for member in resource.reported.get("members") or ()}
+    if seen.members is None:
+        return [_remembered(member, seen.named(name)) for name, member in before.items()]
+    return [
+        _member(seen, place, before.get(place.name) or {})
+        for place in sorted(seen.places, key=lambda place: place.number)
+        if place.member or place.vacated
+    ]
+
+
+def _remembered(member: Obj, place: Place | None) -> Obj:
+    """What was told of a member, where nobody tells the list: the kubelet knows whether it serves."""
+    role = "voter" if member.get("role") == "leader" else member.get("role")
+    healthy = place is not None and place.ready
+    return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
+
+
+def _member(seen: Observed, place: Place, before: Obj) -> Obj:
+    member, said = place.member, place.status
+    if member is None:
+        return {"name": place.name, "volume": place.recorded}
+    identity = f"{member.id:016x}"
+    if before.get("id") != identity:
+        before = {}
+    role = "learner" if member.learner else "leader" if place is seen.leader else "voter"
+    found = {
+        "name": place.name,
+        "id": identity,
+        "role": role,
+        "version": said.version if said else before.get("version"),
+        "dbSize": _told(said.db_size if said else None, before.get("dbSize")),
+        "dbInUse": _told(said.db_in_use if said else None, before.get("dbInUse")),
+        "healthy": seen.healthy(place) and (member.learner or place.ready),
+        "alarms": sorted(alarm.kind for alarm in seen.alarms if alarm.member_id == member.id) or None,
+        "volume": recorded_disk(seen, place) or None,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _told(size: int | None, before: int | None) -> int | None:
+    if size is None or (before is not None and abs(size - before) <= NOISE * before):
+        return before
+    return size
+
+
+def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
+    """The recorded one, for ever; or that of the cluster that a recovery made in its place."""
+    known, found = resource.recorded_cluster_id, seen.cluster_id
+    if found and (not known or found == recovery.successor(resource)):
+        known = found
+    return f"{known:016x}" if known else None
+
+
+def _version(resource: EtcdCluster, seen: Observed) -> str | None:
+    running = [Version.parse(place.status.version) for place in seen.places if place.status and place.member]
+    if not running:
+        recorded: str | None = resource.reported.get("version")
+        return recorded
+    return str(min(running))

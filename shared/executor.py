@@ -1,0 +1,281 @@
+"""Carries out what a plan asks for: every write on what a resource owns, and every step on its database, passes here.
+
+So every rule about them is kept here (docs/architecture.md, "Decisions about writes").
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from shared import fields, kube, ownership, status, tracing
+from shared.cache import Cache
+from shared.controller import Controller
+from shared.database import DatabaseError
+from shared.events import Event, Recorder
+from shared.kube import SECRET, Kind, Kube, Obj
+from shared.plan import Action, Apply, Call, Delete, Patch, WriteSecret
+from shared.queue import Key
+from shared.rotation import Order
+
+log = logging.getLogger(__name__)
+
+Permit = Callable[[str], None]
+"""Lets pass what only the leader may do, or raises Unavailable; it is told what is about to be done."""
+
+
+def always(_act: str) -> None:
+    """The permit of an operator that runs alone."""
+
+
+class CertificateNotMade(DatabaseError):
+    """A certificate could not be made; the message says why."""
+
+
+class Executor:
+    """The hands of one controller.
+
+    Args:
+        permit: asked before each step on the database; Kubernetes' writes are fenced by their transport.
+    """
+
+    def __init__(
+        self,
+        controller: Controller[Any, Any],
+        *,
+        kube: Kube,
+        cache: Cache,
+        recorder: Recorder,
+        permit: Permit = always,
+    ) -> None:
+        self._controller = controller
+        self._kube = kube
+        self._cache = cache
+        self._recorder = recorder
+        self._permit = permit
+
+    async def execute(self, resource: Obj, actions: tuple[Action, ...]) -> bool:
+        """Do what a plan asks for.
+
+        Args:
+            resource: the resource as it was planned on.
+
+        Returns:
+            Whether anything changed, so that the world must be looked at again.
+
+        Raises:
+            Conflict: what was planned on is no longer so.
+            KubeError, DatabaseError: it could not be done now.
+            NotOurs: an object in the way is somebody else's.
+        """
+        changed, is_current = False, False
+        for action in actions:
+            if isinstance(action, Call | Delete) and not is_current:
+                await self._require_current(resource)
+                is_current = True
+            match action:
+                case Apply():
+                    changed |= await self._apply(resource, action)
+                case Patch():
+                    changed |= await self._patch(resource, action)
+                case WriteSecret():
+                    await self._write_secret(resource, action)
+                    changed = True
+                case Delete():
+                    await self._delete(resource, action)
+                    changed = True
+                case Call():
+                    await self._call(resource, action)
+                    changed = True
+        return changed
+
+    async def _require_current(self, resource: Obj) -> None:
+        """Make sure that a step that cannot be taken back is what the newest spec and status ask for.
+
+        No precondition protects a database from an older spec, nor an object from being deleted by one; and what the
+        status records is what such a step rests on.
+        """
+        kind, metadata = self._controller.kind, resource["metadata"]
+        try:
+            live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
+        except kube.NotFound:
+            self._cache.drop(kind, resource)
+            raise kube.Conflict(f"{kind} {metadata['name']} is gone") from None
+        if _told(live) != _told(resource):
+            self._cache.put(kind, live)  # so that the next look, which follows at once, is not at the old one
+            raise kube.Conflict(f"{kind} {metadata['name']} is newer than what was planned on")
+
+    async def _apply(self, resource: Obj, action: Apply) -> bool:
+        kind, desired = action.kind, action.obj
+        namespace, name = desired["metadata"]["namespace"], desired["metadata"]["name"]
+        observed = await self._look(kind, namespace, name)
+        if observed is None:
+            if action.unchanged:
+                await self._require_current(resource)
+            applied = await self._written(kind, namespace, name, self._create(kind, desired, anew=action.unchanged))
+            log.info("%s: created %s %s", _key(resource), kind, name)
+            self._tell_restored(resource, f"{kind} {name} was missing; made again.")
+        else:
+            ownership.require_ours(desired, observed)
+            if observed["metadata"].get("deletionTimestamp"):
+                raise kube.Conflict(f"{kind} {name} is still being deleted")
+            paths = fields.difference(desired, observed, self._kube.manager)
+            if not paths:
+                return False
+            pinned = _pinned(desired, uid=observed["metadata"]["uid"])
+            if action.unchanged:
+                await self._require_current(resource)
+                pinned["metadata"]["resourceVersion"] = observed["metadata"]["resourceVersion"]
+            try:
+                applied = await self._written(kind, namespace, name, self._kube.apply(kind, pinned))
+            except kube.Conflict:
+                if action.unchanged:
+                    await self._look_again(kind, observed)
+                raise
+            if kube.resource_version(applied) == kube.resource_version(observed):
+                log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
+                return False
+            log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
+            differed = f"{kind} {name} differed from what this resource asks for"
+            self._tell_restored(resource, f"{differed}; put back: {', '.join(paths)}.")
+        return True
+
+    async def _create(self, kind: Kind, desired: Obj, *, anew: bool = False) -> Obj:
+        """Create an object that was not seen; one that exists all the same is taken only if it is ours.
+
+        Args:
+            anew: whether one that exists is first looked at (Conflict).
+        """
+        try:
+            return await self._kube.create_by_apply(kind, desired)
+        except kube.Conflict:
+            metadata = desired["metadata"]
+            live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
+            ownership.require_ours(desired, live)
+            if anew:
+                self._cache.put(kind, live)
+                raise
+            return await self._kube.apply(kind, _pinned(desired, uid=live["metadata"]["uid"]))
+
+    async def _patch(self, resource: Obj, action: Patch) -> bool:
+        kind, metadata = action.kind, action.obj["metadata"]
+        namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
+        observed = await self._look(kind, namespace, name)
+        if observed is None or observed["metadata"]["uid"] != uid:
+            raise kube.Conflict(f"{kind} {name} (uid {uid}) is gone")
+        ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
+        paths = fields.changed_by(action.change, observed)
+        if not paths:
+            return False
+        try:
+            patched = await self._merge(kind, namespace, name, _pinned({"metadata": {}} | action.change, uid=uid))
+        except (kube.Forbidden, kube.Invalid) as refusal:
+            if action.noted is None:
+                raise
+            key, beginning = action.noted
+            note = {"metadata": {"uid": uid, "annotations": {key: f"{beginning}: {refusal}"}}}
+            patched = await self._merge(kind, namespace, name, note)
+            paths = [f"metadata.annotations.{key}"]
+        if kube.resource_version(patched) == kube.resource_version(observed):
+            return False
+        log.info("%s: changed %s %s: %s", _key(resource), kind, name, ", ".join(paths))
+        return True
+
+    async def _write_secret(self, resource: Obj, action: WriteSecret) -> None:
+        secret, name = action.obj, action.obj["metadata"]["name"]
+        if action.order is not None:
+            secret = {**secret, "data": secret.get("data", {}) | await self._issue(action.order, action.under)}
+        if action.seen is None:
+            await self._kube.create_by_apply(SECRET, secret)
+            log.info("%s: created %s %s", _key(resource), SECRET, name)
+            return
+        ownership.require_ours(secret, action.seen)
+        # Not with the UID alone: another's key may have come since.
+        version = {"resourceVersion": action.seen["metadata"]["resourceVersion"]}
+        pinned = _pinned(secret, uid=action.seen["metadata"]["uid"])
+        await self._kube.apply(SECRET, {**pinned, "metadata": pinned["metadata"] | version})
+        log.info("%s: replaced %s %s", _key(resource), SECRET, name)
+
+    async def _issue(self, order: Order, under: tuple[str, str]) -> dict[str, str]:
+        try:
+            made = await self._controller.issue(order)
+        except OSError as error:
+            raise CertificateNotMade(str(error)) from None
+        pair = made.serving or made.authority
+        assert pair is not None
+        return {key: base64.b64encode(text.encode()).decode() for key, text in zip(under, pair, strict=True)}
+
+    async def _delete(self, resource: Obj, action: Delete) -> None:
+        kind, metadata = action.kind, action.obj["metadata"]
+        try:
+            left = await self._kube.delete(
+                kind,
+                metadata["namespace"],
+                metadata["name"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"] if action.unchanged else None,
+                propagation="Orphan" if action.orphan else "Background",
+            )
+            log.info("%s: deleted %s %s", _key(resource), kind, metadata["name"])
+        except kube.NotFound:
+            left = None
+        if kind not in self._cache.kinds:
+            return
+        if left is None:
+            self._cache.drop(kind, action.obj)
+        else:
+            self._cache.put(kind, left)
+
+    async def _call(self, resource: Obj, call: Call) -> None:
+        self._permit(str(call))
+        log.info("%s: %s", _key(resource), call)
+        with tracing.span("call", step=str(call)):
+            await self._controller.call(call)
+
+    async def _look(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """An object as the cache has it; live if it is not watched."""
+        if kind in self._cache.kinds:
+            return self._cache.get(kind, namespace, name)
+        try:
+            return await self._kube.get(kind, namespace, name)
+        except kube.NotFound:
+            return None
+
+    async def _look_again(self, kind: Kind, observed: Obj) -> None:
+        """Let the next look, which follows at once, not be at the old view of an object."""
+        metadata = observed["metadata"]
+        try:
+            self._cache.put(kind, await self._kube.get(kind, metadata["namespace"], metadata["name"]))
+        except kube.NotFound:
+            self._cache.drop(kind, observed)
+
+    async def _merge(self, kind: Kind, namespace: str, name: str, patch: Obj) -> Obj:
+        return await self._written(kind, namespace, name, self._kube.merge(kind, namespace, name, patch))
+
+    async def _written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
+        """The answer to a write, which enters the cache if the kind is watched."""
+        if kind in self._cache.kinds:
+            return await self._cache.written(kind, namespace, name, write)
+        return await write
+
+    def _tell_restored(self, resource: Obj, message: str) -> None:
+        """If the spec did not change, somebody else changed what is ours: they should learn that it was put back."""
+        if status.is_current(resource):
+            self._recorder.record(Event.about(resource, "Restored", message))
+
+
+def _told(resource: Obj) -> tuple[object, ...]:
+    """What must be the same of a resource for a plan to hold: what is wished, and what is recorded."""
+    metadata = resource["metadata"]
+    return metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp"), resource.get("status")
+
+
+def _key(obj: Obj) -> Key:
+    return Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+
+def _pinned(desired: Obj, *, uid: str) -> Obj:
+    """The object with a precondition: write to this very object, and never bring it back if it is gone."""
+    return {**desired, "metadata": {**desired["metadata"], "uid": uid}}

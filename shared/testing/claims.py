@@ -1,0 +1,53 @@
+"""Kubernetes' controllers of PersistentVolumeClaims: each is bound at once, grows, and goes when no pod uses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.testing.requests import value_at
+from shared.testing.served import IN_USE
+
+if TYPE_CHECKING:
+    from shared.testing.apiserver import ApiServer
+
+
+class Claims:
+    """Makes what claims ask for happen."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._controller = server.actor("kube-controller-manager")
+
+    def step(self) -> bool:
+        """Bind a claim, let it grow, or let it go; returns whether there was anything to do."""
+        return any(self._control(claim) for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM))
+
+    def _control(self, claim: Obj) -> bool:
+        metadata, asked = claim["metadata"], value_at(claim, "spec.resources.requests.storage")
+        place = (PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"])
+        if metadata.get("deletionTimestamp"):
+            finalizers = metadata.get("finalizers") or []
+            if IN_USE not in finalizers or self._used(claim):
+                return False
+            left = [name for name in finalizers if name != IN_USE]
+            self._controller.merge(*place, {"metadata": {"finalizers": left or None}})
+            return True
+        if not claim["spec"].get("volumeName"):
+            self._controller.merge(*place, {"spec": {"volumeName": f"pvc-{metadata['uid']}"}})
+            return True
+        status = {"phase": "Bound", "accessModes": claim["spec"]["accessModes"], "capacity": {"storage": asked}}
+        if status == {key: claim["status"].get(key) for key in status}:
+            return False
+        self._controller.merge(*place, {"status": status}, subresource="status")
+        return True
+
+    def _used(self, claim: Obj) -> bool:
+        """Whether a pod that has a node names it, even one that has ended."""
+        place = (claim["metadata"]["namespace"], claim["metadata"]["name"])
+        return any(
+            (pod["metadata"]["namespace"], (volume.get("persistentVolumeClaim") or {}).get("claimName")) == place
+            for _, pod in self._server.objects(POD)
+            if pod["spec"].get("nodeName")
+            for volume in pod["spec"].get("volumes", ())
+        )

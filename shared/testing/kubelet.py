@@ -1,0 +1,221 @@
+"""The scheduler and the kubelets: they start pods, tell how they fare, and end them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+
+if TYPE_CHECKING:
+    from shared.testing.apiserver import ApiServer
+
+RUNNING = ("", "Unready")
+"""Troubles of pods whose containers run."""
+
+
+class Exit(NamedTuple):
+    """A container that ended for good."""
+
+    code: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How a pod fares.
+
+    Attributes:
+        trouble: why it is not ready: empty if it is, `Unready` if it runs but fails its readiness probe, and any other
+            word as the reason for which its containers wait (CrashLoopBackOff, ImagePullBackOff).
+        said: its containers' termination message, where they ended and are started again.
+        exits: the containers that ended for good, by name, those for initialization too: the pod has run to its end.
+    """
+
+    trouble: str = ""
+    said: str = ""
+    exits: Mapping[str, Exit] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """What runs in pods."""
+
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+        """Start a pod's processes, unless they run, and tell how they fare. It is asked again and again.
+
+        Args:
+            pod: with its address.
+            claims: its PersistentVolumeClaims by the name of the pod's volume.
+        """
+
+    def end(self, uid: str) -> None:
+        """A pod is gone, by its UID, and what ran in it."""
+
+
+class Kubelet:
+    """Every node's.
+
+    Args:
+        made: how many addresses were given before: the next ones are others.
+
+    Attributes:
+        processes: what runs in pods; None where nothing needs to.
+        trouble: as in `Fate`, where there are no processes.
+    """
+
+    def __init__(self, server: ApiServer, *, made: int = 0) -> None:
+        self.processes: Processes | None = None
+        self.made = made
+        self._server = server
+        self._actor = server.actor("kubelet")
+        self._alive: dict[str, None] = {}
+
+    def fork(self, server: ApiServer) -> Kubelet:
+        """The same for a fork of the server, without its processes."""
+        kubelet = Kubelet(server, made=self.made)
+        kubelet._alive = dict(self._alive)
+        return kubelet
+
+    def bury(self) -> None:
+        """Tell processes which of their pods and claims are gone."""
+        if self.processes is None:
+            return
+        there = {
+            obj["metadata"]["uid"] for kind in (POD, PERSISTENT_VOLUME_CLAIM) for _, obj in self._server.objects(kind)
+        }
+        for uid in [uid for uid in self._alive if uid not in there]:
+            del self._alive[uid]
+            self.processes.end(uid)
+
+    def look_after(self, pod: Obj, trouble: str) -> bool:
+        """End, bind, start or report on a pod; returns whether there was anything to do.
+
+        Args:
+            trouble: what keeps it from being ready, whatever its processes do.
+        """
+        metadata = pod["metadata"]
+        place = (POD, metadata["namespace"], metadata["name"])
+        if metadata.get("deletionTimestamp"):
+            if not metadata.get("deletionGracePeriodSeconds"):
+                return False  # stopped; its finalizers hold it
+            self._actor.delete(*place, gracePeriodSeconds=0)
+            return True
+        if pod["status"].get("phase") in ("Succeeded", "Failed"):
+            return False
+        claims, missing = self._claims(pod)
+        if missing:
+            return self._report(pod, self._unscheduled(pod, missing))
+        if not pod["spec"].get("nodeName"):
+            self._actor.merge(*place, {"spec": {"nodeName": "node-1"}})
+        address = pod["status"].get("podIP") or self._address()
+        fate = Fate(trouble)
+        if self.processes is not None and trouble in RUNNING:
+            self._alive |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
+            known = pod["status"] | {"podIP": address}
+            fate = self.processes.run(pod | {"status": known}, claims)
+            fate = Fate(fate.trouble or trouble, fate.said, fate.exits)
+        return self._report(pod, self._status(pod, fate, address))
+
+    def _claims(self, pod: Obj) -> tuple[dict[str, Obj], str]:
+        """The claims that a pod names, and what keeps it from being scheduled."""
+        claims: dict[str, Obj] = {}
+        namespace = pod["metadata"]["namespace"]
+        for volume in pod["spec"].get("volumes", ()):
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if not name:
+                continue
+            found = [
+                claim
+                for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM)
+                if (claim["metadata"]["namespace"], claim["metadata"]["name"]) == (namespace, name)
+            ]
+            if not found:
+                return {}, f'persistentvolumeclaim "{name}" not found'
+            if found[0]["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName"):
+                return {}, f'persistentvolumeclaim "{name}" is being deleted'
+            claims[volume["name"]] = found[0]
+        return claims, ""
+
+    def _report(self, pod: Obj, status: Obj) -> bool:
+        if status == {key: pod["status"].get(key) for key in status}:
+            return False
+        metadata = pod["metadata"]
+        self._actor.merge(POD, metadata["namespace"], metadata["name"], {"status": status}, subresource="status")
+        return True
+
+    def _unscheduled(self, pod: Obj, why: str) -> Obj:
+        conditions = self.conditions(pod["status"], [("PodScheduled", False)])
+        return {"phase": "Pending", "conditions": [conditions[0] | {"reason": "Unschedulable", "message": why}]}
+
+    def _status(self, pod: Obj, fate: Fate, address: str) -> Obj:
+        before = pod["status"]
+        ended, failed = bool(fate.exits), any(exited.code for exited in fate.exits.values())
+        ready, runs = not fate.trouble and not ended, fate.trouble in RUNNING
+        phase = "Running" if runs or before.get("phase") == "Running" else "Pending"
+        initialized = not any(
+            fate.exits.get(container["name"], Exit()).code for container in pod["spec"].get("initContainers", ())
+        )
+        holds = [("PodScheduled", True), ("Initialized", initialized), ("ContainersReady", ready), ("Ready", ready)]
+        status = {
+            "phase": ("Failed" if failed else "Succeeded") if ended else phase,
+            "startTime": before.get("startTime") or self._server.now(),
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": self.conditions(before, holds),
+            "containerStatuses": self._containers(pod, fate, "containers", "containerStatuses"),
+        }
+        if ended and pod["spec"].get("initContainers"):
+            status["initContainerStatuses"] = self._containers(pod, fate, "initContainers", "initContainerStatuses")
+        return status
+
+    def _containers(self, pod: Obj, fate: Fate, of: str, named: str) -> list[Obj]:
+        before: Obj = {known["name"]: known for known in pod["status"].get(named, ())}
+        return [self._container(container, fate, before.get(container["name"], {})) for container in pod["spec"][of]]
+
+    def _container(self, container: Obj, fate: Fate, known: Obj) -> Obj:
+        runs = fate.trouble in RUNNING
+        state: Obj = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": {"reason": fate.trouble}}
+        same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
+        crashed = fate.trouble == "CrashLoopBackOff" and not same
+        status = {
+            "name": container["name"],
+            "image": container["image"],
+            "ready": not fate.trouble and not fate.exits,
+            "restartCount": known.get("restartCount", 0) + crashed,
+            "state": known["state"] if same else state,
+        }
+        before = known.get("lastState", {})
+        if fate.said or before:
+            status["lastState"] = self._terminated(Exit(1, fate.said), before) if fate.said else before
+        if fate.exits:
+            ended = fate.exits.get(container["name"])
+            waits: Obj = {"waiting": {"reason": "PodInitializing"}}
+            status["state"] = self._terminated(ended, known.get("state", {})) if ended else waits
+        return status
+
+    def _terminated(self, ended: Exit, before: Obj) -> Obj:
+        """How the API shows the end of a container; one that was told keeps its time."""
+        said = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed"}
+        said |= {"message": ended.message} if ended.message else {}
+        known: Obj = before.get("terminated", {})
+        if said.items() <= known.items():
+            return before
+        return {"terminated": said | {"startedAt": self._server.now(), "finishedAt": self._server.now()}}
+
+    def conditions(self, status: Obj, holds: list[tuple[str, bool]]) -> list[Obj]:
+        """Conditions that keep the time of their last transition."""
+        known = {condition["type"]: condition for condition in status.get("conditions", ())}
+        found = []
+        for name, value in holds:
+            text = "True" if value else "False"
+            same = known.get(name, {}).get("status") == text
+            since = known[name]["lastTransitionTime"] if same else self._server.now()
+            found.append({"type": name, "status": text, "lastTransitionTime": since})
+        return found
+
+    def _address(self) -> str:
+        """An IP address that no pod had before."""
+        self.made += 1
+        return f"10.244.{self.made // 250}.{self.made % 250 + 1}"

@@ -1,0 +1,42 @@
+"""Both places that snapshots are kept in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from operators.etcd.backup.s3 import Bucket, Place
+from operators.etcd.backup.store import Store
+from operators.etcd.backup.volume import Volume
+from tests.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore, object_store
+
+
+@pytest.fixture(scope="session")
+def objects() -> Iterator[ObjectStore]:
+    """An object store of S3's kind."""
+    with object_store() as store:
+        yield store
+
+
+@asynccontextmanager
+async def bucket_of(objects: ObjectStore, bucket: str, **place: str) -> AsyncIterator[Bucket]:
+    """A bucket as our own code sees it."""
+    given = {"endpoint": objects.url, "region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY} | place
+    store = await Bucket(Place(bucket, **given)).open()
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@pytest.fixture(params=["volume", "s3"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, objects: ObjectStore) -> AsyncIterator[Store]:
+    """A place for snapshots: what holds, holds for each."""
+    if request.param == "volume":
+        yield Volume(tmp_path, "etcd/orders")
+        return
+    async with bucket_of(objects, objects.bucket(), prefix="etcd/orders") as bucket:
+        yield bucket

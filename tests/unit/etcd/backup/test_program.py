@@ -1,0 +1,199 @@
+"""The program that runs in pods: what it takes, what it says at its end, and what it does not load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operators.etcd.backup import places, pods, program, work
+from operators.etcd.backup.bolt import Contents
+from operators.etcd.database import Access, Denied, Endpoint, Status, Unreachable
+from operators.etcd.stores import S3, VolumeStore
+from tests.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
+from tests.unit.etcd.backup.test_snapshot import sealed
+from tests.unit.etcd.world import SETTINGS, cluster
+
+SNAPSHOT = sealed(bytes(4096))
+SAID = Status(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, 4096, 4096)
+
+
+class Member:
+    """A member that answers, or says why not."""
+
+    def __init__(self, error: Exception | None = None, *, hangs: bool = False) -> None:
+        self.asked: list[tuple[Endpoint, Access]] = []
+        self.closed = False
+        self._error = error
+        self._hangs = hangs
+
+    def connect(self, endpoint: Endpoint, access: Access) -> Any:
+        self.asked.append((endpoint, access))
+        return self
+
+    async def status(self) -> Status:
+        if self._error:
+            raise self._error
+        return SAID
+
+    async def snapshot(self) -> AsyncIterator[bytes]:
+        yield SNAPSHOT[:512]
+        if self._hangs:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+        yield SNAPSHOT[512:]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def contents(_: Any) -> Contents:
+        return Contents(7, "3.6.0")
+
+    monkeypatch.setattr(work.bolt, "contents", contents)
+    monkeypatch.setattr(program.logs, "configure", lambda *_: None)
+
+
+def run(tmp_path: Path, member: Member, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the termination message."""
+    message = tmp_path / "termination-log"
+    code = program.main([*arguments, f"--termination-log={message}"], member.connect)  # type: ignore[arg-type]
+    return code, json.loads(message.read_bytes())
+
+
+def snapshot(tmp_path: Path, *more: str) -> list[str]:
+    return [
+        "snapshot",
+        "--endpoint=https://demo-1.demo.default.svc:2379",
+        "--member=demo-1",
+        "--namespace=default",
+        "--cluster=demo",
+        "--cluster-uid=u-1",
+        "--backup=a",
+        "--file=demo-u-1/a-b.db",
+        *(more or (f"--volume={tmp_path}",)),
+    ]
+
+
+def test_a_snapshot_is_taken_and_told(tmp_path: Path) -> None:
+    member = Member()
+    code, said = run(tmp_path, member, *snapshot(tmp_path))
+    assert code == 0
+    assert (said["file"], said["revision"], said["size"], said["member"]) == ("demo-u-1/a-b.db", 7, 4128, "demo-1")
+    assert (tmp_path / "demo-u-1" / "a-b.db").read_bytes() == SNAPSHOT
+    host = "demo-1.demo.default.svc"
+    assert member.asked == [(Endpoint("demo-1", host, host, 2379), Access())]
+    assert member.closed
+
+
+def test_it_shows_what_the_mounted_files_hold(tmp_path: Path) -> None:
+    for name in ("ca", "cert", "key", "password"):
+        (tmp_path / name).write_text(f"its {name}")
+    member = Member()
+    given = [f"--tls-ca={tmp_path}/ca", f"--tls-cert={tmp_path}/cert", f"--tls-key={tmp_path}/key"]
+    code, _ = run(tmp_path, member, *snapshot(tmp_path), *given, f"--password-file={tmp_path}/password")
+    ((_, access),) = member.asked
+    assert code == 0
+    assert (access.authority, access.pair) == ("its ca", ("its cert", "its key"))
+    assert (access.user, access.password) == ("root", "its password")
+
+
+def test_a_bucket_is_reached_with_the_secrets_keys(tmp_path: Path, objects: ObjectStore) -> None:
+    for key, text in zip(places.KEYS, (ACCESS_KEY, SECRET_KEY), strict=True):
+        (tmp_path / key).write_text(f"{text}\n")
+    bucket = objects.bucket()
+    given = [f"--s3-bucket={bucket}", f"--s3-endpoint={objects.url}", f"--s3-credentials={tmp_path}", "--s3-prefix=x"]
+    code, said = run(tmp_path, Member(), *snapshot(tmp_path, *given))
+    assert (code, said["revision"]) == (0, 7)
+    assert objects.keys(bucket) == ["x/demo-u-1/a-b.db", "x/demo-u-1/a-b.db.json"]
+
+
+def test_a_secret_without_a_key_is_named(tmp_path: Path) -> None:
+    code, said = run(tmp_path, Member(), *snapshot(tmp_path, "--s3-bucket=abc", f"--s3-credentials={tmp_path}"))
+    assert (code, said["reason"]) == (1, "AccessDenied")
+    assert said["message"].endswith("Give the credentials' Secret the key accessKeyID.")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(Unreachable("demo-1 is away."), "MemberUnreachable"), (Denied("wrong password."), "MemberDenied")],
+)
+def test_a_member_that_does_not_answer_is_told(tmp_path: Path, error: Exception, reason: str) -> None:
+    assert run(tmp_path, Member(error), *snapshot(tmp_path)) == (1, {"reason": reason, "message": str(error)})
+
+
+def test_told_to_end_it_leaves_nothing_half_done(tmp_path: Path) -> None:
+    code, said = run(tmp_path, Member(hangs=True), *snapshot(tmp_path))
+    assert (code, said["reason"]) == (1, "Interrupted")
+    assert not any((tmp_path / "demo-u-1").iterdir())
+
+
+def test_pruning_that_fails_does_not_undo_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def prune(*_: object) -> list[str]:
+        raise program.AccessDenied("may not delete.")
+
+    monkeypatch.setattr(work, "prune", prune)
+    code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
+    assert (code, said["revision"]) == (0, 7)
+    assert said["warning"] == "Older snapshots stay: may not delete."
+
+
+def test_an_endless_message_is_cut_to_what_the_kubelet_reads(tmp_path: Path) -> None:
+    _, said = run(tmp_path, Member(Unreachable("\N{GRINNING FACE}" * 4_000)), *snapshot(tmp_path))
+    assert len((tmp_path / "termination-log").read_bytes()) <= program.LONGEST_MESSAGE
+    assert said["reason"] == "MemberUnreachable"
+
+
+def test_data_is_fetched_and_sealed(tmp_path: Path) -> None:
+    store, home = tmp_path / "store", tmp_path / "home"
+    for path in (store, home):
+        path.mkdir()
+    (store / "a.db").write_bytes(SNAPSHOT)
+    assert run(tmp_path, Member(), "fetch", f"--volume={store}", "--file=a.db", f"--home={home}", "--newest=3.6")[0] == 0
+    (home / "scratch" / "data" / "member").mkdir(parents=True)
+    done = run(tmp_path, Member(), "seal", f"--home={home}", "--token=t1")
+    assert done == (0, {"token": "t1", "revision": 7})
+
+
+def test_a_refused_snapshot_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"!" + SNAPSHOT[1:])
+    code, said = run(tmp_path, Member(), "fetch", f"--volume={tmp_path}", "--file=a.db", f"--home={tmp_path}")
+    assert (code, said["reason"]) == (1, "SnapshotCorrupt")
+    assert re.search(r"a\.db in volume at .*: its checksum is [0-9a-f]{64}", said["message"])
+
+
+@pytest.mark.parametrize("store", [VolumeStore(claim_name="c", path="p"), S3(bucket="abc", credentials_secret="s")])
+def test_what_pods_say_is_understood(store: VolumeStore | S3) -> None:
+    """Every argument of every container of ours is one that the program takes."""
+    resource = cluster(recorded=None)
+    made = [pods.restore_pod(SETTINGS, resource, store, "a.db"), pods.recovery_pod(SETTINGS, resource, 1, "t1")]
+    for pod in made:
+        for container in (*pod["spec"]["initContainers"], *pod["spec"]["containers"]):
+            if container["image"] == SETTINGS.agent_image:
+                program._parser().parse_args(container["args"])
+
+
+def test_it_loads_nothing_of_an_operator(tmp_path: Path) -> None:
+    """A pod of it would else cost what an operator costs."""
+    script = (
+        "import runpy, sys\n"
+        "sys.argv = ['etcd', 'seal', '--token=t', '--home=/nowhere', '--termination-log=/dev/null']\n"
+        "try: runpy.run_module('operators.etcd', run_name='__main__')\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    code, loaded = found.splitlines()
+    assert code == "1"
+    assert not {"kopf", "kubernetes", "pydantic", "cryptography", "botocore", "aiobotocore"} & set(loaded.split())

@@ -1,0 +1,102 @@
+"""A snapshot is what etcd gave out, whole, or it is refused: hard test 14."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.etcd.backup.snapshot import Checksum, Record, due_of, file_name, scheduled_name
+from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
+
+
+def sealed(content: bytes) -> bytes:
+    """A snapshot with the checksum that etcd gives it."""
+    return content + hashlib.sha256(content).digest()
+
+
+SNAPSHOT = sealed(os.urandom(8 * 512))
+
+
+def verify(snapshot: bytes, cuts: tuple[int, ...] = ()) -> str:
+    """What is said of a snapshot that comes in pieces, cut at these places."""
+    checksum = Checksum()
+    for start, end in zip((0, *cuts), (*cuts, len(snapshot)), strict=True):
+        checksum.add(snapshot[start:end])
+    return checksum.verify()
+
+
+@given(st.lists(st.integers(0, len(SNAPSHOT)), max_size=30).map(sorted).map(tuple))
+def test_a_whole_snapshot_is_taken_however_it_comes(cuts: tuple[int, ...]) -> None:
+    assert verify(SNAPSHOT, cuts) == hashlib.sha256(SNAPSHOT).hexdigest()
+
+
+@given(st.integers(0, len(SNAPSHOT) - 1), st.integers(1, 255), st.integers(0, len(SNAPSHOT)))
+def test_a_flipped_byte_anywhere_is_found(at: int, flip: int, cut: int) -> None:
+    flipped = bytearray(SNAPSHOT)
+    flipped[at] ^= flip
+    with pytest.raises(SnapshotCorrupt, match="its checksum is"):
+        verify(bytes(flipped), (cut,))
+
+
+@given(st.integers(0, len(SNAPSHOT) - 1))
+def test_a_snapshot_cut_off_anywhere_is_refused(length: int) -> None:
+    with pytest.raises((SnapshotCorrupt, NotASnapshot)):
+        verify(SNAPSHOT[:length])
+
+
+@given(st.binary(min_size=1, max_size=600))
+def test_what_follows_a_snapshot_is_not_of_it(more: bytes) -> None:
+    with pytest.raises((SnapshotCorrupt, NotASnapshot)):
+        verify(SNAPSHOT + more)
+
+
+def test_a_file_of_a_data_directory_is_no_snapshot() -> None:
+    with pytest.raises(NotASnapshot, match="4096 bytes are no snapshot with a checksum .* copied from a data directory"):
+        verify(SNAPSHOT[:4096])
+
+
+RECORD = Record(
+    file="demo-1/a.db",
+    size=4128,
+    sha256="0" * 64,
+    revision=7,
+    version="3.6.0",
+    cluster_id="00000000000000c1",
+    member="demo-1",
+    taken="2026-01-01T00:00:00Z",
+    cluster="default/demo",
+    cluster_uid="u-1",
+    backup="a",
+    scheduled=True,
+)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    assert Record.from_json(RECORD.to_json()) == RECORD
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"file": 1}', RECORD.to_json().replace("true", '"yes"')])
+def test_what_is_no_record_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        Record.from_json(text)
+
+
+def test_a_file_is_never_anothers() -> None:
+    """Not a later cluster's, nor a later EtcdBackup's of the same name."""
+    name = file_name("demo", "11111111-a", "nightly", "22222222-b")
+    assert name == "demo-11111111/nightly-22222222.db"
+    assert name != file_name("demo", "33333333-a", "nightly", "22222222-b")
+    assert name != file_name("demo", "11111111-a", "nightly", "44444444-b")
+
+
+def test_a_moment_has_one_name() -> None:
+    due = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    assert scheduled_name("demo", due) == "demo-202601020304"
+    assert due_of("demo", "demo-202601020304") == due
+    for other in ("demo-20260102030", "demo-202613020304", "demo-1-202601020304", "demo-nightly", "other-202601020304"):
+        assert due_of("demo", other) is None

@@ -1,0 +1,217 @@
+"""What a place for snapshots promises, of a volume and of a bucket alike; and what each says when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from operators.etcd.backup import s3
+from operators.etcd.backup.store import (
+    BLOCK,
+    AccessDenied,
+    BucketMissing,
+    SnapshotMissing,
+    Store,
+    StoreError,
+    StoreRefused,
+    StoreUnreachable,
+)
+from operators.etcd.backup.volume import Volume
+from tests.object_store import ObjectStore
+from tests.unit.etcd.backup.conftest import bucket_of
+
+LONG = os.urandom(2 * BLOCK + 4711)
+
+
+def blocks_of(content: bytes) -> list[bytes]:
+    return [content[at : at + BLOCK] for at in range(0, len(content), BLOCK)]
+
+
+async def keep(store: Store, name: str, content: bytes) -> None:
+    async with store.draft(name) as draft:
+        for block in blocks_of(content):
+            await draft.write(block)
+        await draft.keep()
+
+
+async def content_of(store: Store, name: str) -> bytes:
+    return b"".join([block async for block in store.blocks(name)])
+
+
+@pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK], LONG[: 2 * BLOCK]])
+async def test_what_is_kept_is_read_again(store: Store, content: bytes) -> None:
+    await keep(store, "demo-1/a.db", content)
+    assert await content_of(store, "demo-1/a.db") == content
+    assert await store.names("demo-1") == ["demo-1/a.db"]
+
+
+async def test_a_piece_is_read_by_itself(store: Store) -> None:
+    await keep(store, "a.db", LONG)
+    assert await store.read("a.db", BLOCK - 3, 10) == LONG[BLOCK - 3 : BLOCK + 7]
+    assert await store.read("a.db", len(LONG) - 5, 100) == LONG[-5:]
+    assert await store.read("a.db", len(LONG), 100) == b""
+
+
+async def test_a_draft_that_is_not_kept_is_nowhere(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with store.draft("demo-1/a.db") as draft:
+            for block in blocks_of(LONG):
+                await draft.write(block)
+            raise ZeroDivisionError
+    assert await store.names("demo-1") == []
+    with pytest.raises(SnapshotMissing):
+        await content_of(store, "demo-1/a.db")
+
+
+async def test_a_draft_leaves_what_had_its_name_until_it_is_kept(store: Store) -> None:
+    await keep(store, "a.db", b"former")
+    async with store.draft("a.db") as draft:
+        await draft.write(b"new")
+        assert await content_of(store, "a.db") == b"former"
+        await draft.keep()
+    assert await content_of(store, "a.db") == b"new"
+
+
+async def test_only_files_of_the_very_directory_are_named(store: Store) -> None:
+    for name in ("demo-1/b.db", "demo-1/a.db", "demo-1/deeper/c.db", "demo-11/d.db", "e.db"):
+        await keep(store, name, b"x")
+    assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/b.db"]
+    assert await store.names("nowhere") == []
+
+
+async def test_removing_twice_is_no_error(store: Store) -> None:
+    await keep(store, "a.db", b"x")
+    await store.remove("a.db")
+    await store.remove("a.db")
+    with pytest.raises(SnapshotMissing):
+        await store.read("a.db", 0, 1)
+
+
+async def test_an_interrupted_draft_leaves_no_parts(objects: ObjectStore) -> None:
+    name = objects.bucket()
+    async with bucket_of(objects, name) as store:
+
+        async def upload() -> None:
+            async with store.draft("a.db") as draft:
+                for block in blocks_of(LONG):
+                    await draft.write(block)
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(upload())
+        while not objects.uploads(name):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+    assert (objects.uploads(name), objects.keys(name)) == ([], [])
+
+
+async def test_parts_that_a_killed_process_left_are_aborted_by_the_next_try(objects: ObjectStore) -> None:
+    name = objects.bucket()
+    left = objects.client.create_multipart_upload(Bucket=name, Key="a.db")
+    objects.client.upload_part(Bucket=name, Key="a.db", UploadId=left["UploadId"], PartNumber=1, Body=b"x")
+    objects.client.create_multipart_upload(Bucket=name, Key="a.db.other")
+    async with bucket_of(objects, name) as store:
+        await keep(store, "a.db", b"whole")
+    assert objects.uploads(name) == ["a.db.other"], "somebody else's is left alone"
+    assert objects.keys(name) == ["a.db"]
+
+
+async def test_a_part_that_fails_ends_the_draft(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, ask = objects.bucket(), s3.Bucket.ask
+
+    async def failing(self: s3.Bucket, operation: str, **given: object) -> object:
+        if operation == "upload_part" and given["PartNumber"] == 2:
+            raise StoreUnreachable("cut off")
+        return await ask(self, operation, **given)
+
+    monkeypatch.setattr(s3.Bucket, "ask", failing)
+    async with bucket_of(objects, name) as store:
+        with pytest.raises(StoreUnreachable):
+            await keep(store, "a.db", LONG)
+    assert (objects.uploads(name), objects.keys(name)) == ([], [])
+
+
+async def test_what_a_killed_process_left_on_a_volume_is_written_over(tmp_path: Path) -> None:
+    store = Volume(tmp_path)
+    (tmp_path / ".a.db.partial").write_bytes(b"of an earlier try" * 100)
+    await keep(store, "a.db", b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]
+    assert (tmp_path / "a.db").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("name", ["../a.db", "x/../../a.db", "/etc/passwd", "link/a.db"])
+async def test_no_name_leads_out_of_the_volume(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "volume"
+    inside.mkdir()
+    (tmp_path / "a.db").write_bytes(b"secret")
+    (inside / "link").symlink_to(tmp_path)
+    store = Volume(inside)
+    for attempt in (content_of(store, name), store.remove(name), keep(store, name, b"x")):
+        with pytest.raises(AccessDenied, match="leads out of the volume"):
+            await attempt
+    assert (tmp_path / "a.db").read_bytes() == b"secret"
+
+
+# What is said when it cannot be done.
+
+
+async def said(objects: ObjectStore, error: type[StoreError], bucket: str, **place: str) -> str:
+    """What trying to keep a file says."""
+    async with bucket_of(objects, bucket, **place) as store:
+        with pytest.raises(error) as caught:
+            await keep(store, "a.db", b"x")
+    return str(caught.value)
+
+
+async def test_a_missing_bucket_is_named(objects: ObjectStore) -> None:
+    message = await said(objects, BucketMissing, "no-such-bucket")
+    assert message == f"There is no bucket no-such-bucket at {objects.url}. Make it, or name another."
+
+
+async def test_a_store_that_does_not_answer_is_named(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "_TRIES", 1)
+    message = await said(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
+    assert message.startswith("http://127.0.0.1:9 gives no answer: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "words"),
+    [
+        ("AccessDenied", AccessDenied, "must let this key list, get, put and delete objects"),
+        ("InvalidAccessKeyId", AccessDenied, "mend the key in the credentials' Secret"),
+        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: mend region or endpoint"),
+        ("QuotaExceeded", s3.StoreFull, "Make room in bucket"),
+        ("InvalidRequest", StoreRefused, "says InvalidRequest: no."),
+    ],
+)
+async def test_what_the_store_refuses_is_told(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: str, error: type[StoreError], words: str
+) -> None:
+    name = objects.bucket()
+    async with bucket_of(objects, name) as store:
+
+        async def refuse(**_: object) -> None:
+            raise s3.ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
+
+        monkeypatch.setattr(store._s3, "put_object", refuse)
+        with pytest.raises(error, match=words):
+            await keep(store, "a.db", b"x")
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(28, "StoreFull"), (122, "StoreFull"), (30, "AccessDenied"), (5, "StoreRefused")]
+)
+async def test_what_the_system_refuses_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: str
+) -> None:
+    def write(descriptor: int, block: bytes) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(StoreError) as caught:
+        await keep(Volume(tmp_path), "a.db", b"x")
+    assert type(caught.value).__name__ == error
+    assert list(tmp_path.iterdir()) == [], "nothing is left of it"

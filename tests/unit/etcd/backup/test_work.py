@@ -1,0 +1,332 @@
+"""Taking, fetching, sealing and pruning, on both places for snapshots; each may be cut off, and begun again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operators.etcd.backup import work
+from operators.etcd.backup.bolt import Contents
+from operators.etcd.backup.snapshot import Record
+from operators.etcd.backup.store import (
+    BLOCK,
+    DataInTheWay,
+    ForeignCluster,
+    NotASnapshot,
+    SnapshotCorrupt,
+    SnapshotMissing,
+    SnapshotTooNew,
+    Store,
+    StoreFull,
+)
+from operators.etcd.backup.volume import Volume
+from operators.etcd.backup.work import Order
+from operators.etcd.database import Status, Unreachable
+from tests.unit.etcd.backup.test_snapshot import sealed
+
+DATABASE = b"a database of etcd" + bytes(BLOCK + 1024 - 18)
+SNAPSHOT = sealed(DATABASE)
+ORDER = Order("demo-1/a.db", "demo-0", "00000000000000c1", "default", "demo", "u-1", "a")
+SAID = Status(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, len(DATABASE), len(DATABASE))
+
+
+@pytest.fixture(autouse=True)
+def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These databases are none of bbolt's; what is in those, tests/containers look at."""
+
+    async def contents(read: Any) -> Contents:
+        return Contents(7, (await read(0, 64)).partition(b"version ")[2].partition(b";")[0].decode() or "3.6.0")
+
+    monkeypatch.setattr(work.bolt, "contents", contents)
+
+
+class Member:
+    """A member that gives out a snapshot, and may break off."""
+
+    def __init__(self, snapshot: bytes = SNAPSHOT, *, ends: int | None = None, said: Status = SAID) -> None:
+        self._snapshot = snapshot
+        self._ends = ends
+        self._said = said
+
+    async def status(self) -> Status:
+        return self._said
+
+    async def snapshot(self) -> AsyncIterator[bytes]:
+        for at in range(0, len(self._snapshot), 32768):
+            if self._ends is not None and at >= self._ends:
+                raise Unreachable("demo-0 ended its snapshot")
+            yield self._snapshot[at : at + 32768]
+
+
+async def take(store: Store, member: Member | None = None, **changes: Any) -> Record:
+    return await work.take(member or Member(), store, dataclasses.replace(ORDER, **changes))  # type: ignore[arg-type]
+
+
+async def keep(store: Store, name: str, content: bytes) -> None:
+    async with store.draft(name) as draft:
+        for at in range(0, len(content), BLOCK):
+            await draft.write(content[at : at + BLOCK])
+        await draft.keep()
+
+
+async def test_a_snapshot_is_kept_with_its_record(store: Store) -> None:
+    record = await take(store)
+    assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/a.db.json"]
+    assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
+    assert Record.from_json(await store.read("demo-1/a.db.json", 0, BLOCK)) == record
+    assert (record.size, record.sha256) == (len(SNAPSHOT), hashlib.sha256(SNAPSHOT).hexdigest())
+    assert (record.revision, record.version, record.cluster_id) == (7, "3.6.0", "00000000000000c1")
+    assert (record.cluster, record.member, record.scheduled) == ("default/demo", "demo-0", False)
+
+
+@pytest.mark.parametrize(
+    ("member", "error"),
+    [
+        (Member(SNAPSHOT[:-1] + bytes([SNAPSHOT[-1] ^ 1])), SnapshotCorrupt),
+        (Member(b"!" + SNAPSHOT[1:]), SnapshotCorrupt),
+        (Member(SNAPSHOT[:-512]), SnapshotCorrupt),
+        (Member(DATABASE), NotASnapshot),
+        (Member(b""), NotASnapshot),
+        (Member(ends=0), Unreachable),
+        (Member(ends=BLOCK), Unreachable),
+        (Member(ends=BLOCK - 32768), Unreachable),
+        (Member(said=dataclasses.replace(SAID, cluster_id=0xBAD)), ForeignCluster),
+    ],
+)
+async def test_what_is_not_whole_is_not_kept(store: Store, member: Member, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await take(store, member)
+    assert await store.names("demo-1") == []
+
+
+async def test_a_failed_attempt_leaves_the_former_file_of_the_same_backup(store: Store) -> None:
+    await take(store)
+    with pytest.raises(SnapshotCorrupt):
+        await take(store, Member(b"!" + SNAPSHOT[1:]))
+    assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
+
+
+async def test_a_member_without_quorum_that_names_no_cluster_is_taken_for_the_expected_one(store: Store) -> None:
+    record = await take(store, Member(said=dataclasses.replace(SAID, cluster_id=0)))
+    assert record.cluster_id == ORDER.cluster_id
+
+
+# Retention.
+
+
+def nightly(day: int, **changes: Any) -> dict[str, Any]:
+    backup = f"demo-202601{day:02}0300"
+    return {"file": f"demo-u-1/{backup}-b{day}.db", "backup": backup, "scheduled": True, **changes}
+
+
+async def test_only_the_newest_of_the_schedule_stay(store: Store) -> None:
+    for day in (3, 1, 4, 2):
+        await take(store, **nightly(day))
+    removed = await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=2))
+    assert removed == ["demo-u-1/demo-202601020300-b2.db", "demo-u-1/demo-202601010300-b1.db"]
+    left = [f"demo-u-1/demo-2026010{day}0300-b{day}.db{kind}" for day in (3, 4) for kind in ("", ".json")]
+    assert await store.names("demo-u-1") == left
+
+
+async def test_nothing_but_the_schedules_own_is_ever_removed(store: Store) -> None:
+    """Not what a person asked for, nor another cluster's, nor a copy, nor what has no record, nor what is no record."""
+    await take(store, **nightly(9))
+    await take(store, **nightly(1, scheduled=False))
+    await take(store, **nightly(2, cluster_uid="u-2"))
+    await take(store, **nightly(3, backup="before-upgrade"))
+    await take(store, **nightly(4))
+    record = await store.read("demo-u-1/demo-202601040300-b4.db.json", 0, BLOCK)
+    await store.remove("demo-u-1/demo-202601040300-b4.db.json")  # the record of another file
+    await keep(store, "demo-u-1/copy.db.json", record)
+    await keep(store, "demo-u-1/broken.db.json", b"{")
+    await take(store, **nightly(5, file="elsewhere/demo-202601050300-b5.db"))
+    before = await store.names("demo-u-1") + await store.names("elsewhere")
+    assert await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1)) == []
+    assert await store.names("demo-u-1") + await store.names("elsewhere") == before
+
+
+async def test_what_a_crash_left_of_pruning_is_found_again(store: Store) -> None:
+    for day in (1, 2):
+        await take(store, **nightly(day))
+    await store.remove("demo-u-1/demo-202601010300-b1.db")  # the operator was killed before the record went
+    await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1))
+    assert await store.names("demo-u-1") == [f"demo-u-1/demo-202601020300-b2.db{kind}" for kind in ("", ".json")]
+
+
+# Fetching.
+
+
+async def fetch(store: Store, home: Path, name: str = "demo-1/a.db", newest: str = "3.6") -> None:
+    await work.fetch(store, name, home, newest)
+
+
+async def test_a_fetched_snapshot_is_the_one_that_was_kept(store: Store, tmp_path: Path) -> None:
+    await take(store)
+    home = tmp_path / "home"
+    (home / "scratch" / "data").mkdir(parents=True)  # of a try that was cut off: etcdutl wants it gone
+    await fetch(store, home)
+    assert [path.name for path in (home / "scratch").iterdir()] == ["snapshot.db"]
+    assert (home / "scratch" / "snapshot.db").read_bytes() == SNAPSHOT
+
+
+async def test_a_snapshot_without_a_record_is_fetched_too(store: Store, tmp_path: Path) -> None:
+    """As `etcdctl snapshot save` makes them."""
+    await keep(store, "saved.db", SNAPSHOT)
+    await fetch(store, tmp_path, "saved.db")
+    assert (tmp_path / "scratch" / "snapshot.db").read_bytes() == SNAPSHOT
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "words"),
+    [
+        (b"!" + SNAPSHOT[1:], SnapshotCorrupt, r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes"),
+        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name a sound one."),
+        (SNAPSHOT[:-40], NotASnapshot, "it was cut off, or copied"),
+        (b"", NotASnapshot, "0 bytes are no snapshot"),
+        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "is of etcd 3.7.0, and 3.6 is to read it"),
+    ],
+)
+async def test_a_snapshot_that_must_not_be_used_is_refused(
+    store: Store, tmp_path: Path, content: bytes, error: type[Exception], words: str
+) -> None:
+    await keep(store, "saved.db", content)
+    with pytest.raises(error, match=words):
+        await fetch(store, tmp_path, "saved.db")
+
+
+async def test_a_snapshot_that_replaced_another_is_refused(store: Store, tmp_path: Path) -> None:
+    """It is a sound one, yet not the one that the record tells of."""
+    await take(store)
+    await keep(store, "demo-1/a.db", sealed(bytes(512)))
+    with pytest.raises(SnapshotCorrupt, match="and its record says"):
+        await fetch(store, tmp_path)
+    assert not (tmp_path / "scratch" / "snapshot.db").exists()
+
+
+async def test_a_missing_snapshot_is_named(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(SnapshotMissing):
+        await fetch(store, tmp_path)
+
+
+async def test_a_full_volume_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Volume(tmp_path / "store")
+    await take(store)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(work.os, "write", full)
+    with pytest.raises(StoreFull):
+        await fetch(store, tmp_path)
+
+
+# Sealing.
+
+
+def restored(home: Path, content: str = "new") -> None:
+    """What etcdutl leaves."""
+    made = home / "scratch" / "data" / "member" / "snap"
+    made.mkdir(parents=True)
+    (made / "db").write_text(content)
+    (home / "scratch" / "snapshot.db").write_text("snapshot")
+
+
+def holds(home: Path, directory: str = "data") -> str:
+    return (home / directory / "member" / "snap" / "db").read_text()
+
+
+async def seal(home: Path, token: str = "t1", *, replace: bool = False) -> Contents:
+    return await work.seal(home, token, replace=replace)
+
+
+async def test_what_was_restored_becomes_the_data(tmp_path: Path) -> None:
+    restored(tmp_path)
+    assert (await seal(tmp_path)).revision == 7
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert holds(tmp_path) == "new"
+
+
+async def test_sealing_twice_changes_nothing(tmp_path: Path) -> None:
+    """The pod ran, and the operator was killed before it could write that down."""
+    restored(tmp_path)
+    await seal(tmp_path)
+    restored(tmp_path, "again")
+    await seal(tmp_path)
+    assert holds(tmp_path) == "new"
+    assert not (tmp_path / "scratch").exists()
+
+
+async def test_other_data_is_never_replaced_by_a_restore(tmp_path: Path) -> None:
+    restored(tmp_path)
+    await seal(tmp_path, "other")
+    restored(tmp_path, "again")
+    with pytest.raises(DataInTheWay, match="nothing was restored"):
+        await seal(tmp_path)
+    assert holds(tmp_path) == "new"
+
+
+async def test_nothing_restored_is_nothing_sealed(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotMissing, match="etcdutl restored nothing"):
+        await seal(tmp_path)
+
+
+def survived(home: Path) -> None:
+    """A member's data as etcd leaves it."""
+    (home / "data" / "member" / "snap").mkdir(parents=True)
+    (home / "data" / "member" / "snap" / "db").write_text("former")
+
+
+async def recover(home: Path, token: str = "t1") -> None:
+    """All three containers of a recovery's pod."""
+    await work.salvage(home, token)
+    made = home / "scratch" / "data" / "member" / "snap"
+    made.mkdir(parents=True)
+    (made / "db").write_text(f"{(home / 'scratch' / 'snapshot.db').read_text()}, recovered")
+    await seal(home, token, replace=True)
+
+
+async def test_a_recovery_keeps_the_former_data_beside_the_new(tmp_path: Path) -> None:
+    survived(tmp_path)
+    await recover(tmp_path)
+    assert holds(tmp_path) == "former, recovered"
+    assert holds(tmp_path, "data.before-t1") == "former"
+
+
+async def test_a_recovery_that_was_cut_off_between_its_renames_goes_on(tmp_path: Path) -> None:
+    survived(tmp_path)
+    (tmp_path / "data").rename(tmp_path / "data.before-t1")
+    await recover(tmp_path)
+    assert holds(tmp_path) == "former, recovered"
+    assert holds(tmp_path, "data.before-t1") == "former"
+
+
+async def test_a_recovery_that_is_over_changes_nothing_more(tmp_path: Path) -> None:
+    survived(tmp_path)
+    await recover(tmp_path)
+    await recover(tmp_path)
+    assert holds(tmp_path) == "former, recovered"
+
+
+async def test_a_second_recovery_keeps_what_the_first_one_made(tmp_path: Path) -> None:
+    survived(tmp_path)
+    await recover(tmp_path)
+    await recover(tmp_path, "t2")
+    assert holds(tmp_path) == "former, recovered, recovered"
+    assert holds(tmp_path, "data.before-t2") == "former, recovered"
+
+
+async def test_a_volume_without_a_database_is_not_recovered(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotMissing, match="there is nothing to recover"):
+        await work.salvage(tmp_path, "t1")
+
+
+def test_the_mark_tells_nothing_but_the_token(tmp_path: Path) -> None:
+    (tmp_path / "member").mkdir()
+    work._finish(tmp_path, "t1")
+    assert json.loads((tmp_path / work.MARK).read_text()) == {"token": "t1"}

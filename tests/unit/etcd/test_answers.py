@@ -1,0 +1,209 @@
+"""What etcd's gateway says, in every version, and what it means."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from operators.etcd import answers
+from operators.etcd.database import (
+    Alarm,
+    Denied,
+    EtcdError,
+    HashKV,
+    Member,
+    Members,
+    NoLeader,
+    NoSpace,
+    NoSuchMember,
+    NotInSync,
+    Progress,
+    Refused,
+    Status,
+    Unauthenticated,
+    Unhealthy,
+    Unreachable,
+    Unsupported,
+)
+
+HEADER = {"cluster_id": "18446744073709551615", "member_id": "9223372036854775808", "revision": "7", "raft_term": "2"}
+STATUS = {
+    "header": HEADER,
+    "version": "3.6.16",
+    "dbSize": "8589934592",
+    "dbSizeInUse": "4096",
+    "leader": "9223372036854775808",
+    "raftIndex": "12",
+    "raftAppliedIndex": "11",
+    "raftTerm": "2",
+}
+METRICS = """# TYPE etcd_server_id gauge
+etcd_server_id{server_id="2e1259d415f2a040"} 1
+etcd_server_proposals_applied_total 1.6777217e+07
+etcd_debugging_mvcc_current_revision 407
+"""
+
+
+def v3(text: str, code: int = 9) -> bytes:
+    """As 3.6 and 3.7 say it."""
+    return json.dumps({"code": code, "message": text, "details": []}).encode()
+
+
+def v1(text: str, code: int = 9) -> bytes:
+    """As 3.4 and 3.5 say it."""
+    return json.dumps({"error": text, "code": code, "message": text}).encode()
+
+
+def streamed(text: str) -> bytes:
+    return json.dumps({"error": {"grpc_code": 16, "http_code": 401, "message": text, "http_status": "x"}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "kind"),
+    [
+        ("etcdserver: unhealthy cluster", 14, Unhealthy),
+        ("etcdserver: re-configuration failed due to not enough started members", 2, Unhealthy),
+        ("etcdserver: can only promote a learner member which is in sync with leader", 9, NotInSync),
+        ("etcdserver: can only promote a learner member", 9, Refused),
+        ("etcdserver: member not found", 5, NoSuchMember),
+        ("etcdserver: mvcc: database space exceeded", 8, NoSpace),
+        ("etcdserver: no leader", 14, NoLeader),
+        ("etcdserver: leader changed", 14, NoLeader),
+        ("etcdserver: request timed out, possibly due to connection lost", 14, NoLeader),
+        ("etcdserver: request timed out, leader transfer took too long", 2, NoLeader),
+        ("context deadline exceeded", 4, NoLeader),
+        ("etcdserver: server stopped", 14, Unreachable),
+        ("etcdserver: user name is empty", 3, Unauthenticated),
+        ("auth: user name is empty", 2, Unauthenticated),
+        ("etcdserver: invalid auth token", 16, Unauthenticated),
+        ("etcdserver: revision of auth store is old", 3, Unauthenticated),
+        ("etcdserver: authentication failed, invalid user ID or password", 3, Denied),
+        ("etcdserver: permission denied", 7, Denied),
+        ("etcdserver: rpc not supported for learner", 14, Refused),
+        ("etcdserver: rpc not supported for learner", 9, Refused),
+        ("etcdserver: Peer URLs already exists", 9, Refused),
+        ("etcdserver: mvcc: required revision has been compacted", 11, Refused),
+        ("Not Found", 5, Unsupported),
+        ("unknown method AuthStatus for service etcdserverpb.Auth", 12, Unsupported),
+        ('connection error: desc = "transport: error while dialing"', 14, Unreachable),
+        ("connection closed", 14, Unreachable),
+    ],
+)
+def test_a_refusal_means_the_same_in_every_version(text: str, code: int, kind: type[EtcdError]) -> None:
+    for body in (v1(text, code), v3(text, code)):
+        found, said = answers.refusal(body)
+        assert found is kind
+        assert said.startswith(text)
+
+
+def test_a_refusal_in_a_stream_is_read_as_well() -> None:
+    assert answers.refusal(streamed("etcdserver: invalid auth token"))[0] is Unauthenticated
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "says"),
+    [
+        (b"Client sent an HTTP request to an HTTPS server.\n", Unreachable, "it expects TLS"),
+        (b"404 page not found\n", Unsupported, "--enable-grpc-gateway"),
+        (b"CommonName of client sending a request against gateway will be ignored", Denied, "issue it without one"),
+        (b"<html>\n<h1>502 Bad\n Gateway</h1></html>", Unreachable, "<html> <h1>502 Bad Gateway</h1></html>"),
+        (b"", Unreachable, "nothing"),
+        (b"\xff\xfe", Unreachable, "�"),
+        (b"x" * 5000, Unreachable, "x" * 300 + "…"),
+        (b"[]", Unreachable, "[]"),
+        (b'{"error": {"message": ', Unreachable, '{"error"'),
+        (v3('connection error: desc = "remote error: tls: bad certificate"', 14), Unreachable, "client auth"),
+    ],
+)
+def test_what_is_no_refusal_of_etcds_is_told_with_what_mends_it(body: bytes, kind: type[EtcdError], says: str) -> None:
+    found, said = answers.refusal(body)
+    assert found is kind
+    assert says in said
+
+
+def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
+    assert answers.status(STATUS) == Status(
+        cluster_id=2**64 - 1,
+        member_id=2**63,
+        leader=2**63,
+        version="3.6.16",
+        revision=7,
+        raft_term=2,
+        raft_index=12,
+        raft_applied=11,
+        db_size=8 * 2**30,
+        db_in_use=4096,
+    )
+    learner = answers.status(
+        {"header": HEADER, "version": "3.4.13", "isLearner": True, "errors": ["etcdserver: no leader"]}
+    )
+    assert (learner.leader, learner.db_size, learner.learner) == (0, 0, True)
+    assert (learner.errors, learner.alarms) == (("etcdserver: no leader",), ())
+
+
+def test_alarms_are_read_from_the_list_and_from_what_a_server_complains_of() -> None:
+    listed = {"alarms": [{"memberID": "9223372036854775808", "alarm": "NOSPACE"}, {"alarm": "CORRUPT"}]}
+    assert answers.alarms(listed) == (Alarm(2**63, "NOSPACE"), Alarm(0, "CORRUPT"))
+    assert answers.alarms({"header": HEADER}) == ()
+    errors = ["memberID:9223372036854775808 alarm:NOSPACE ", "memberID:2  alarm:CORRUPT", "etcdserver: no leader"]
+    assert answers.status({**STATUS, "errors": errors}).alarms == (Alarm(2**63, "NOSPACE"), Alarm(2, "CORRUPT"))
+
+
+def test_members_that_have_not_started_have_no_name() -> None:
+    started = {"ID": "1", "name": "demo-0", "peerURLs": ["http://a:2380"], "clientURLs": ["http://a:2379"]}
+    added = {"ID": "18446744073709551615", "peerURLs": ["http://b:2380", "http://c:2380"], "isLearner": True}
+    learner = Member(2**64 - 1, "", ("http://b:2380", "http://c:2380"), learner=True)
+    found = answers.members({"header": HEADER, "members": [started, added]})
+    assert found == Members(2**64 - 1, (Member(1, "demo-0", ("http://a:2380",)), learner))
+    assert answers.added({"header": HEADER, "member": added}) == learner
+
+
+def test_a_hash_is_up_to_the_revision_that_was_asked_for_where_etcd_does_not_say() -> None:
+    answer = {"header": HEADER, "hash": 4294967295, "compact_revision": "-1"}
+    assert answers.hash_kv({**answer, "hash_revision": "5"}, 0) == HashKV(4294967295, 5, -1)
+    assert answers.hash_kv(answer, 6) == HashKV(4294967295, 6, -1)
+    assert answers.hash_kv(answer, 0) == HashKV(4294967295, 7, -1)
+
+
+def test_progress_is_read_from_metrics() -> None:
+    assert answers.progress(METRICS) == Progress(0x2E1259D415F2A040, 16777217, 407)
+
+
+def test_a_piece_says_how_much_is_to_come() -> None:
+    line = json.dumps({"result": {"remaining_bytes": "5", "blob": base64.b64encode(b"abc").decode()}}).encode()
+    assert answers.piece(line + b"\n") == (b"abc", 5)
+    assert answers.piece(b'{"result":{}}') == (b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("read", "answer"),
+    [
+        (answers.status, {}),
+        (answers.status, []),
+        (answers.status, "ok"),
+        (answers.status, None),
+        (answers.status, {**STATUS, "header": {}}),
+        (answers.status, {**STATUS, "dbSize": "many"}),
+        (answers.status, {**STATUS, "raftTerm": {}}),
+        (answers.members, {"header": HEADER}),
+        (answers.members, {"header": HEADER, "members": []}),
+        (answers.members, {"header": HEADER, "members": [{"name": "demo-0"}]}),
+        (answers.members, {"members": [{"ID": "1", "peerURLs": []}]}),
+        (answers.added, {"header": HEADER}),
+        (answers.alarms, {"alarms": [{}]}),
+        (answers.alarms, {"alarms": 1}),
+        (answers.versions, {"etcdserver": "3.6.16"}),
+        (answers.progress, METRICS.replace("etcd_server_id", "etcd_id")),
+        (answers.progress, METRICS.replace("407", "many")),
+        (answers.piece, b'{"result":{"blob":"%%%"}}'),
+        (answers.piece, b'{"result":{"blob":"QUJ'),
+        (answers.piece, b'{"error":{"message":"x"}}'),
+        (answers.piece, b"[]"),
+    ],
+)
+def test_what_is_not_etcds_is_never_taken_for_an_answer(read: Any, answer: Any) -> None:
+    with pytest.raises(answers.ODD):
+        read(answer)

@@ -1,0 +1,297 @@
+"""Steps on a running cluster: each may be late, may be repeated, and may have been done already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from operators.etcd.calls import (
+    AddLearner,
+    ChangePassword,
+    Compact,
+    Defragment,
+    DisableAuth,
+    Disarm,
+    EnableAuth,
+    EtcdCall,
+    MoveLeader,
+    Promote,
+    Remove,
+    execute,
+)
+from operators.etcd.database import (
+    Access,
+    Alarm,
+    Denied,
+    Endpoint,
+    EtcdError,
+    Member,
+    Members,
+    NoLeader,
+    NoSuchMember,
+    Refused,
+    Server,
+    Status,
+    Unhealthy,
+    Unreachable,
+)
+from shared.plan import Call
+
+MEMBERS = tuple(Member(number, f"demo-{number}", (f"http://demo-{number}.demo.cache.svc:2380",)) for number in range(3))
+LEARNER = Member(7, "", ("http://demo-3.demo.cache.svc:2380",), learner=True)
+ENDPOINTS = tuple(Endpoint(f"demo-{n}", f"10.0.0.{n}", f"demo-{n}.demo.cache.svc") for n in range(3))
+OPEN = Access()
+ROOT = Access(user="root", password="first")
+SILENT = ("members", "status", "auth_enabled", "authenticate")
+"""What changes nothing."""
+
+
+@dataclass
+class Cluster:
+    """A cluster, as far as calls see it.
+
+    Attributes:
+        failing: what goes wrong at an address: an error, and whether the change comes about nevertheless.
+        changes: those that came about, in order.
+        open: servers that were connected and not closed.
+    """
+
+    members: tuple[Member, ...] = MEMBERS
+    leader: int = 0
+    password: str = ""
+    failing: dict[str, tuple[EtcdError, bool]] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    open: int = 0
+
+    def connect(self, endpoint: Endpoint, access: Access) -> Server:
+        self.open += 1
+        return cast("Server", Asked(self, endpoint, access))
+
+
+@dataclass
+class Asked:
+    """One of its servers."""
+
+    cluster: Cluster
+    endpoint: Endpoint
+    access: Access
+
+    def __getattr__(self, name: str) -> Any:
+        async def ask(*values: Any) -> Any:
+            cluster = self.cluster
+            cluster.asked.append(f"{self.endpoint.name} {name}")
+            error, lands = cluster.failing.get(self.endpoint.address, (None, True))
+            if error is not None and (not lands or name in SILENT):
+                if not lands:
+                    raise error
+                error = None  # what changes nothing is answered: only the change's own answer is lost
+            if cluster.password and name in ("change_password", "authenticate", "disable_auth"):
+                self._authenticate()
+            found = getattr(self, f"_{name}")(*values)
+            if name not in SILENT:
+                cluster.changes.append(name)
+            if error is not None:
+                raise error
+            return found
+
+        return ask
+
+    async def aclose(self) -> None:
+        self.cluster.open -= 1
+
+    def _authenticate(self) -> None:
+        if self.access.password != self.cluster.password:
+            raise Denied("etcdserver: authentication failed, invalid user ID or password")
+
+    def _members(self) -> Members:
+        return Members(1, self.cluster.members)
+
+    def _status(self) -> Status:
+        me = int(self.endpoint.name[-1])
+        return Status(1, me, self.cluster.leader, "3.6.16", 1, 1, 1, 1, 1, 1)
+
+    def _add_learner(self, peer_url: str) -> Member:
+        self.cluster.members += (Member(7, "", (peer_url,), learner=True),)
+        return self.cluster.members[-1]
+
+    def _promote(self, member_id: int) -> None:
+        self.cluster.members = tuple(
+            replace(each, learner=False) if each.id == member_id else each for each in self.cluster.members
+        )
+
+    def _remove(self, member_id: int) -> None:
+        self.cluster.members = tuple(each for each in self.cluster.members if each.id != member_id)
+
+    def _move_leader(self, to: int) -> None:
+        self.cluster.leader = to
+
+    def _auth_enabled(self) -> bool:
+        return bool(self.cluster.password)
+
+    def _enable_auth(self, _: str, password: str) -> None:
+        self.cluster.password = password
+
+    def _disable_auth(self) -> None:
+        self.cluster.password = ""
+
+    def _change_password(self, _: str, password: str) -> None:
+        self.cluster.password = password
+
+    def _disarm(self, _: Alarm) -> None: ...
+
+    def _compact(self, _: int) -> None: ...
+
+    def _defragment(self) -> None: ...
+
+
+LOST = Unreachable("no answer")
+LEADERLESS = NoLeader("etcdserver: request timed out")
+
+
+def repeatable(access: Access = OPEN) -> list[tuple[Cluster, EtcdCall, str]]:
+    """Calls that are done only if they are not done yet: on which cluster, and the change that each makes."""
+    with_learner = (*MEMBERS, LEARNER)
+    return [
+        (Cluster(), AddLearner(ENDPOINTS, access, LEARNER.peer_urls[0]), "add_learner"),
+        (Cluster(with_learner), Promote(ENDPOINTS, access, LEARNER), "promote"),
+        (Cluster(), Remove(ENDPOINTS, access, MEMBERS[2]), "remove"),
+        (Cluster(with_learner), Remove(ENDPOINTS, access, LEARNER), "remove"),
+        (Cluster(), MoveLeader(ENDPOINTS[:1], access, MEMBERS[1]), "move_leader"),
+        (Cluster(), EnableAuth(ENDPOINTS, access, "root", "first"), "enable_auth"),
+        (Cluster(password="first"), DisableAuth(ENDPOINTS, ROOT), "disable_auth"),
+        (Cluster(password="first"), ChangePassword(ENDPOINTS, ROOT, "root", "second"), "change_password"),
+    ]
+
+
+CASES = range(len(repeatable()))
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_is_done_already_is_not_done_again(case: int) -> None:
+    cluster, call, change = repeatable()[case]
+    for _ in range(3):
+        await execute(cluster.connect, call)
+    assert cluster.changes == [change]
+    assert cluster.open == 0
+
+
+@pytest.mark.parametrize("error", [LOST, LEADERLESS], ids=["unreachable", "leaderless"])
+@pytest.mark.parametrize("case", CASES)
+async def test_a_change_whose_answer_was_lost_is_not_made_twice(case: int, error: EtcdError) -> None:
+    cluster, call, change = repeatable()[case]
+    cluster.failing[ENDPOINTS[0].address] = error, True
+    if len(call.endpoints) > 1:
+        await execute(cluster.connect, call)
+    else:
+        with pytest.raises(type(error)):
+            await execute(cluster.connect, call)
+        await execute(cluster.connect, call)  # the next reconcile
+    assert cluster.changes == [change]
+    assert cluster.open == 0
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_who_does_not_answer_is_passed_over(case: int) -> None:
+    cluster, call, change = repeatable()[case]
+    if len(call.endpoints) == 1:
+        return
+    cluster.failing = {ENDPOINTS[0].address: (LOST, False), ENDPOINTS[1].address: (LEADERLESS, False)}
+    await execute(cluster.connect, call)
+    assert cluster.changes == [change]
+    assert cluster.asked[0] == "demo-0 members"
+    assert cluster.asked[-1] == f"demo-2 {change}"
+
+
+async def test_where_nobody_answers_the_last_error_is_told() -> None:
+    cluster = Cluster(failing={each.address: (LOST, False) for each in ENDPOINTS[:2]})
+    cluster.failing[ENDPOINTS[2].address] = LEADERLESS, False
+    with pytest.raises(NoLeader):
+        await execute(cluster.connect, Remove(ENDPOINTS, OPEN, MEMBERS[2]))
+    with pytest.raises(Unreachable, match="no voter is healthy"):
+        await execute(cluster.connect, Defragment((), OPEN))
+    assert cluster.open == 0
+
+
+async def test_what_etcd_refuses_is_asked_of_nobody_else() -> None:
+    cluster = Cluster(failing={ENDPOINTS[0].address: (Unhealthy("etcdserver: unhealthy cluster"), False)})
+    with pytest.raises(Unhealthy):
+        await execute(cluster.connect, Remove(ENDPOINTS, OPEN, MEMBERS[2]))
+    assert cluster.asked == ["demo-0 members"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "call", "error", "says"),
+    [
+        (
+            Cluster((*MEMBERS, LEARNER)),
+            AddLearner(ENDPOINTS, OPEN, "http://demo-4.demo.cache.svc:2380"),
+            Refused,
+            r"http://demo-3\.demo\.cache\.svc:2380 \(0000000000000007\) is still a learner",
+        ),
+        (Cluster(), Promote(ENDPOINTS, OPEN, LEARNER), NoSuchMember, "no member any more"),
+        (Cluster(MEMBERS[:1]), Remove(ENDPOINTS, OPEN, MEMBERS[0]), Refused, "the only voter"),
+        (Cluster((MEMBERS[0], LEARNER)), Remove(ENDPOINTS, OPEN, MEMBERS[0]), Refused, "the only voter"),
+        (
+            Cluster((*MEMBERS, replace(LEARNER, learner=False))),
+            Remove(ENDPOINTS, OPEN, LEARNER),
+            Refused,
+            "has been given a vote meanwhile",
+        ),
+        (Cluster(leader=2), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), Refused, "demo-0 does not lead any more"),
+        (Cluster(MEMBERS[:1]), MoveLeader(ENDPOINTS[:1], OPEN, MEMBERS[1]), NoSuchMember, "no voter any more"),
+        (Cluster((*MEMBERS, LEARNER)), MoveLeader(ENDPOINTS[:1], OPEN, LEARNER), NoSuchMember, "no voter any more"),
+        (Cluster(password="third"), ChangePassword(ENDPOINTS, ROOT, "root", "second"), Denied, "authentication failed"),
+        (Cluster(password="third"), DisableAuth(ENDPOINTS, ROOT), Denied, "authentication failed"),
+    ],
+)
+async def test_what_has_become_wrong_is_refused(
+    cluster: Cluster, call: EtcdCall, error: type[EtcdError], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        await execute(cluster.connect, call)
+    assert cluster.changes == []
+    assert cluster.open == 0
+
+
+@pytest.mark.parametrize("case", range(len(CASES) + 3))
+async def test_a_foreign_cluster_at_the_address_is_left_alone(case: int) -> None:
+    more = (Compact(ENDPOINTS, OPEN, 5), Defragment(ENDPOINTS[:1], OPEN), Disarm(ENDPOINTS, OPEN, Alarm(1, "NOSPACE")))
+    call = [*(call for _, call, _ in repeatable()), *more][case]
+    foreign = tuple(replace(each, peer_urls=(each.peer_urls[0].replace("demo", "other"),)) for each in MEMBERS)
+    cluster = Cluster(foreign, password="first")
+    with pytest.raises(Unreachable, match="a server of another cluster answers there"):
+        await execute(cluster.connect, call)
+    assert cluster.changes == []
+
+
+async def test_calls_say_what_they_do_and_no_password() -> None:
+    calls = [
+        *(call for _, call, _ in repeatable(ROOT)),
+        Compact(ENDPOINTS, ROOT, 5),
+        Defragment(ENDPOINTS[1:2], ROOT),
+        Disarm(ENDPOINTS, ROOT, Alarm(10, "NOSPACE")),
+    ]
+    assert [str(call) for call in calls] == [
+        "add a learner at http://demo-3.demo.cache.svc:2380",
+        "promote http://demo-3.demo.cache.svc:2380 (0000000000000007)",
+        "remove demo-2 (0000000000000002)",
+        "remove http://demo-3.demo.cache.svc:2380 (0000000000000007)",
+        "move the lead to demo-1 (0000000000000001)",
+        "enable authentication with user root",
+        "disable authentication",
+        "change the password of root",
+        "compact up to revision 5",
+        "defragment demo-1",
+        "disarm NOSPACE of 000000000000000a",
+    ]
+    for call in calls:
+        assert "first" not in repr(call)
+        assert "second" not in repr(call)
+
+
+async def test_another_operators_call_is_no_call_on_etcd() -> None:
+    with pytest.raises(TypeError):
+        await execute(Cluster().connect, Call())

@@ -1,0 +1,77 @@
+"""The objects of each golden resource, as files to read: golden/<case>/{etcdcluster,objects}.yaml.
+
+What a pod with an empty disk may do stands in start.yaml; without one, the seed may begin. After a change that is
+meant, write them anew with UPDATE_GOLDEN=1 and read the difference: a template that changes rolls everybody's members.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from operators.etcd import certificates, provision, resources, template
+from operators.etcd.api import EtcdCluster
+from operators.etcd.database import Member
+from operators.etcd.observe import Observed
+from operators.etcd.secrets import Secrets
+from operators.etcd.settings import Settings
+from operators.etcd.start import Closed, Joining, New, Start
+from shared.plan import Apply
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+SETTINGS = Settings("etcd-operator", "quay.io/coreos/etcd")
+
+
+class Plain(yaml.SafeDumper):
+    """Writes each part where it stands, without anchors."""
+
+    def ignore_aliases(self, _: object) -> bool:
+        return True
+
+
+def start_of(case: str) -> Start:
+    file = GOLDEN / case / "start.yaml"
+    given: dict[str, Any] = yaml.safe_load(file.read_text()) if file.exists() else {}
+    if "joining" in given:
+        members = tuple(Member(found["id"], found["name"], tuple(found["peerURLs"])) for found in given["members"])
+        return Joining(given["joining"], members)
+    return Closed() if given.get("closed") else New()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_objects_are_as_written(case: str) -> None:
+    given = yaml.safe_load((GOLDEN / case / "etcdcluster.yaml").read_text())
+    given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
+    resource = EtcdCluster.parse(given)
+    own, start = resources.owner(resource, SETTINGS.operator), start_of(case)
+    mode, secrets = resource.spec.tls.mode, Secrets()
+    if mode != "none":
+        secrets = Secrets(digest="d" * 16, authority_key=f"ca-{'d' * 16}.crt" if mode == "self" else "ca.crt")
+    steps = [
+        provision.keep_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provision.keep_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+    ]
+    made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
+    made += certificates.ordered(resource, own) if mode == "certManager" else ()
+    pod = template.pod(resource, own, resource.image_reference(SETTINGS.image_repository), start, secrets)
+    made.append(resources.stateful_set(resource, own, pod, resource.spec.size if start != New() else 1))
+    file = GOLDEN / case / "objects.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))
+    assert made == list(yaml.safe_load_all(file.read_text()))
+
+
+def test_the_seeds_cluster_owns_what_needs_no_field_of_it() -> None:
+    objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
+    assert [(obj["kind"], obj["metadata"]["name"]) for obj in objects] == [
+        ("Service", "demo"),
+        ("Service", "demo-client"),
+        ("PodDisruptionBudget", "demo"),
+        ("StatefulSet", "demo"),
+    ]

@@ -1,0 +1,136 @@
+"""Versions of etcd: which may follow which, and what each can do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.etcd.versions import SUPPORTED, Version, features, upgrade_refusal
+
+VERSIONS = st.builds(Version, st.just(3), st.sampled_from([minor for _, minor in SUPPORTED]), st.integers(0, 40))
+
+
+def version(text: str) -> Version:
+    return Version.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["3.6.16", "v3.6.16", "3.6.16-0", "v3.6.16-debian-12-r1", "3.6.16-rc.0", "3.6.16+dirty"]
+)
+def test_a_version_is_read_however_it_is_written(text: str) -> None:
+    assert version(text) == Version(3, 6, 16)
+    assert str(version(text)) == "3.6.16"
+
+
+@pytest.mark.parametrize("text", ["", "3.6", "latest", "3.6.x", "03.6.1", "3.6.16 ", "3.6.16/3", "V3.6.16"])
+def test_what_is_no_version_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no version of etcd"):
+        version(text)
+
+
+def test_numbers_are_compared_as_numbers() -> None:
+    assert version("3.5.9") < version("3.5.26") < version("3.6.0") < version("3.10.0")
+
+
+ALLOWED = [
+    # members, what the cluster runs as, target
+    (["3.6.8"], "3.6.0", "3.6.16"),
+    (["3.6.16"], "3.6.0", "3.6.8"),  # a lower patch: etcd takes it, and a person is warned
+    (["3.4.13"], "3.4.0", "3.5.35"),
+    (["3.5.26", "3.5.35"], "3.5.0", "3.6.16"),
+    (["3.6.11"], "3.6.0", "3.7.3"),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.5.35"),  # an upgrade that is under way, taken back
+    (["3.5.35", "3.6.16"], "3.5.0", "3.6.16"),  # and gone on with
+    (["3.6.16", "3.6.16"], "3.5.0", "3.5.35"),  # the last one has just risen, and the cluster not yet
+    ([], None, "3.7.3"),
+    ([], "3.6.0", "3.6.16"),
+]
+REFUSED = [
+    (["3.5.35"], "3.5.0", "3.7.3", "3.7.3 is more than one minor version above 3.5", "Give a version of 3.6 first."),
+    (["3.4.13"], "3.4.0", "3.6.16", "3.6.16 is more than one minor version above 3.4", "Give a version of 3.5 first."),
+    (["3.5.25"], "3.5.0", "3.6.16", "a member runs 3.5.25", "Give 3.5.26 or a newer 3.5 first."),
+    (["3.5.35", "3.5.23"], "3.5.0", "3.6.16", "a member runs 3.5.23", "Give 3.5.26 or a newer 3.5 first."),
+    (["3.6.8"], "3.6.0", "3.7.3", "a member runs 3.6.8", "Give 3.6.11 or a newer 3.6 first."),
+    (["3.6.16"], "3.6.0", "3.5.35", "3.5.35 is below 3.6, which the cluster runs as", "Give a version of 3.6;"),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
+    (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Give a version of 3.5;"),
+    (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
+    ([], "3.5.0", "3.6.16", "may follow 3.5.26", "Give 3.5.26 or a newer 3.5 first."),  # nobody told what they run
+]
+
+
+@pytest.mark.parametrize(("members", "cluster", "target"), ALLOWED)
+def test_a_step_that_etcd_takes_is_allowed(members: list[str], cluster: str | None, target: str) -> None:
+    assert (
+        upgrade_refusal([version(one) for one in members], version(cluster) if cluster else None, version(target)) == ""
+    )
+
+
+@pytest.mark.parametrize(("members", "cluster", "target", "why", "first"), REFUSED)
+def test_any_other_is_refused_with_the_reason_and_the_way(
+    members: list[str], cluster: str | None, target: str, why: str, first: str
+) -> None:
+    said = upgrade_refusal([version(one) for one in members], version(cluster) if cluster else None, version(target))
+    assert why in said
+    assert first in said
+
+
+@given(st.lists(VERSIONS, min_size=1, max_size=5), VERSIONS)
+def test_no_allowed_step_leaves_out_a_minor_or_goes_below_the_cluster(members: list[Version], target: Version) -> None:
+    cluster = min(members)
+    if upgrade_refusal(members, cluster, target) == "":
+        assert cluster.series <= target.series <= (cluster.major, cluster.minor + 1)
+
+
+@given(VERSIONS, VERSIONS)
+def test_whoever_does_as_a_refusal_says_gets_there(running: Version, target: Version) -> None:
+    """By upgrades alone where the target is newer; each step is one that is allowed itself."""
+    steps = 0
+    while running.series < target.series:
+        refusal = upgrade_refusal([running], running, target)
+        if not refusal:
+            break
+        following = Version(running.major, running.minor + 1, 40)
+        running = Version(*running.series, 40) if upgrade_refusal([running], running, following) else following
+        steps += 1
+        assert steps < 10
+    assert target.series < running.series or upgrade_refusal([running], running, target) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "able"),
+    [
+        # exclude, serializable, checks, restores with, bumps, auth status, hashes
+        ("3.4.13", (False, False, 0, "etcdctl", False, False, False)),
+        ("3.4.18", (False, False, 0, "etcdctl", False, False, False)),
+        ("3.4.19", (True, False, 0, "etcdctl", False, False, False)),
+        ("3.4.27", (True, False, 0, "etcdctl", True, False, False)),
+        ("3.4.29", (True, True, 0, "etcdctl", True, False, False)),
+        ("3.5.0", (False, False, 1, "etcdutl", False, True, False)),
+        ("3.5.2", (True, False, 1, "etcdutl", False, True, False)),
+        ("3.5.5", (True, True, 2, "etcdutl", False, True, False)),
+        ("3.5.10", (True, True, 2, "etcdutl", True, True, True)),
+        ("3.6.0", (True, True, 1, "etcdutl", True, True, True)),
+        ("3.7.3", (True, True, 1, "etcdutl", True, True, True)),
+        ("3.9.0", (True, True, 1, "etcdutl", True, True, True)),
+    ],
+)
+def test_what_a_version_can_do_is_known(text: str, able: tuple[object, ...]) -> None:
+    known = features(version(text))
+    assert able == (
+        known.exclude_alarms,
+        known.serializable_health,
+        len(known.corruption_checks),
+        known.restores_with,
+        known.bumps_revision,
+        known.asks_auth_status,
+        known.hashes_keys,
+    )
+
+
+@given(VERSIONS)
+def test_no_version_gets_a_flag_of_another(one: Version) -> None:
+    checks = " ".join(features(one).corruption_checks)
+    assert ("--experimental-" in checks) == (one.series == (3, 5))
+    assert ("--feature-gates" in checks) == (one >= Version(3, 6, 0))

@@ -1,0 +1,290 @@
+"""What a plan asks for is done to what the plan was made on, and to nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pytest
+
+from shared import metrics, status
+from shared.cache import Cache
+from shared.controller import Controller
+from shared.database import DatabaseError
+from shared.kube import (
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    Conflict,
+    Kind,
+    Kube,
+    Obj,
+    Unavailable,
+)
+from shared.ownership import NotOurs, Owner
+from shared.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
+from shared.spec import InvalidSpec
+from shared.testing.harness import NAMESPACE, Harness
+
+BOX = Kind("example.com", "v1", "Box", "boxes")
+OPERATOR = "box-operator"
+
+
+@dataclass(frozen=True)
+class Shake(Call):
+    def __str__(self) -> str:
+        return "shake the box"
+
+
+class BoxTrouble(DatabaseError):
+    """The box does not answer."""
+
+
+@dataclass
+class Boxes:
+    """An operator that wants what the test wants.
+
+    Attributes:
+        wanted: the actions of the next plans.
+        done: calls that were carried out.
+        looks, shakes: what goes wrong where it looks, and where it shakes; None for nothing.
+    """
+
+    wanted: tuple[Action, ...] = ()
+    done: list[Call] = field(default_factory=list)
+    looks: Exception | None = None
+    shakes: Exception | None = None
+
+    @property
+    def controller(self) -> Controller[Obj, Obj]:
+        kinds = (SERVICE, STATEFUL_SET, POD, PERSISTENT_VOLUME_CLAIM)
+        return Controller(OPERATOR, BOX, kinds, lambda obj: obj, self._observe, self._plan, self._call)
+
+    async def _observe(self, resource: Obj, _: Cache, __: Kube) -> Obj:
+        if self.looks:
+            raise self.looks
+        return resource
+
+    def _plan(self, _: Obj, __: Obj, ___: datetime) -> Plan:
+        wanted, self.wanted = self.wanted, ()
+        return Plan(wanted, Verdict(message="All is well."), {"phase": "Running"})
+
+    async def _call(self, call: Call) -> None:
+        if self.shakes:
+            raise self.shakes
+        self.done.append(call)
+
+
+class Room:
+    """One box, its operator, and a way to let it do something."""
+
+    def __init__(self) -> None:
+        self.boxes = Boxes()
+        self.harness = Harness(self.boxes.controller)
+        self.box = self.harness.apply("a", lid="closed")
+        self.server, self.person = self.harness.server, self.harness.person
+
+    @property
+    def own(self) -> Owner:
+        return Owner(BOX, NAMESPACE, "a", self.box["metadata"]["uid"], "box", OPERATOR)
+
+    async def do(self, *actions: Action) -> bool:
+        """Execute, as if the plan had been made on the box as it was made."""
+        return await self.harness.reconciler._executor.execute(self.box, actions)
+
+    async def plan(self, *actions: Action) -> list[str]:
+        """Reconcile once, with a plan that wants this."""
+        self.boxes.wanted = actions
+        self.harness.queue.add(*self.harness.cache.keys(BOX))
+        return await self.harness.run()
+
+    def made(self, kind: Kind, name: str, **body: Obj) -> Obj:
+        """An object that the operator made before."""
+        return self.harness.server.actor(OPERATOR).apply(kind, self.own.object(kind, name, component="box", **body))
+
+    def pod(self, name: str = "a-0", **labels: str) -> Obj:
+        """A pod that a StatefulSet made, with the box's labels and these."""
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "set", "controller": True}
+        spec = {"containers": [{"name": "box", "image": "box:1"}]}
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": self.own.labels("box") | labels}
+        return self.person.create(
+            POD,
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"ownerReferences": [owner]}, "spec": spec},
+        )
+
+
+@pytest.fixture
+async def room() -> Room:
+    return Room()
+
+
+def another_spec(room: Room) -> None:
+    room.harness.apply("a", lid="open")
+
+
+def another_of_the_name(room: Room) -> None:
+    room.person.delete(BOX, NAMESPACE, "a")
+    room.harness.apply("a", lid="closed")
+
+
+def on_its_way_out(room: Room) -> None:
+    room.person.merge(BOX, NAMESPACE, "a", {"metadata": {"finalizers": ["example.com/kept"]}})
+    room.person.delete(BOX, NAMESPACE, "a")
+
+
+def gone(room: Room) -> None:
+    room.person.delete(BOX, NAMESPACE, "a")
+
+
+@pytest.mark.parametrize("happens", [another_spec, another_of_the_name, on_its_way_out, gone])
+async def test_what_cannot_be_taken_back_is_not_done_for_a_spec_that_is_old(room: Room, happens: object) -> None:
+    room.harness.deaf.update(room.harness.controller.kinds)  # the watch has not told yet
+    service = room.made(SERVICE, "a", spec={"clusterIP": "None"})
+    assert callable(happens)
+    happens(room)
+    for action in (Shake(), Delete(SERVICE, service)):
+        with pytest.raises(Conflict):
+            await room.do(action)
+    assert not room.boxes.done
+    assert room.person.get(SERVICE, NAMESPACE, "a")
+    known = room.harness.cache.get(BOX, NAMESPACE, "a")
+    found = [obj["metadata"]["resourceVersion"] for _, obj in room.server.objects(BOX)]
+    assert [known["metadata"]["resourceVersion"]] == found if known else not found, "the next look sees what is"
+
+
+async def test_a_box_whose_labels_changed_is_still_the_one_that_was_planned_on(room: Room) -> None:
+    room.person.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"a": "b"}}})
+    assert await room.do(Shake())
+    assert room.boxes.done == [Shake()]
+
+
+async def test_the_resource_is_read_once_for_all_actions_and_not_at_all_for_what_can_be_taken_back(room: Room) -> None:
+    service, pod = room.made(SERVICE, "a", spec={"clusterIP": "None"}), room.pod()
+    room.server.log.reset()
+    desired = room.own.object(SERVICE, "b", component="box", spec={"clusterIP": "None"})
+    await room.do(Apply(SERVICE, desired), Patch(POD, pod, {"metadata": {"labels": {"a": "b"}}}))
+    assert room.server.log.reads["GET"] == 0
+    await room.do(Shake(), Shake(), Delete(SERVICE, service))
+    assert room.server.log.reads["GET"] == 1
+
+
+async def test_a_step_on_the_database_asks_for_the_permit_and_kubernetes_writes_do_not(room: Room) -> None:
+    asked = []
+
+    def refuse(act: str) -> None:
+        asked.append(act)
+        raise Unavailable("another replica may lead by now")
+
+    room.harness.reconciler._executor._permit = refuse
+    await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})))
+    with pytest.raises(Unavailable, match="another replica"):
+        await room.do(Shake())
+    assert (asked, room.boxes.done) == (["shake the box"], [])
+
+
+class TestPatch:
+    """A few fields of what a controller of Kubernetes made for us."""
+
+    LABEL = {"metadata": {"labels": {"serves": "clients"}}}  # noqa: RUF012
+
+    async def test_changes_what_it_names_and_nothing_else(self, room: Room) -> None:
+        pod = room.pod(kept="yes")
+        assert await room.do(Patch(POD, pod, self.LABEL))
+        labels = room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+        assert (labels["serves"], labels["kept"]) == ("clients", "yes")
+        known = room.harness.cache.get(POD, NAMESPACE, "a-0")
+        assert known is not None
+        assert known["metadata"]["labels"] == labels
+
+    async def test_costs_nothing_where_it_would_change_nothing(self, room: Room) -> None:
+        pod = room.pod(serves="clients")
+        room.server.log.reset()
+        assert not await room.do(Patch(POD, pod, self.LABEL))
+        assert not room.server.log.all_writes
+
+    async def test_removes_what_it_says_is_null(self, room: Room) -> None:
+        pod = room.pod(serves="clients")
+        assert await room.do(Patch(POD, pod, {"metadata": {"labels": {"serves": None}}}))
+        assert "serves" not in room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+
+    async def test_a_claim_grows_and_a_size_in_other_words_is_no_change(self, room: Room) -> None:
+        grows = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}}
+        room.person.create(STORAGE_CLASS, grows | {"provisioner": "example.com/disks", "allowVolumeExpansion": True})
+        asked = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "grows"}
+        claim = room.made(PERSISTENT_VOLUME_CLAIM, "data-a-0", spec=asked)
+        for size, changed in (("1024Mi", False), ("2Gi", True)):
+            change = {"spec": {"resources": {"requests": {"storage": size}}}}
+            assert await room.do(Patch(PERSISTENT_VOLUME_CLAIM, claim, change)) is changed
+        [(_, claim)] = room.server.objects(PERSISTENT_VOLUME_CLAIM)
+        assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
+
+    @pytest.mark.parametrize("told", [True, False])
+    async def test_a_pod_that_took_the_place_of_the_one_seen_is_left_alone(self, room: Room, *, told: bool) -> None:
+        seen = room.pod()
+        if not told:
+            room.harness.deaf.add(POD)
+        room.person.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=0)
+        room.pod()
+        with pytest.raises(Conflict):
+            await room.do(Patch(POD, seen, self.LABEL))
+        assert "serves" not in room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
+
+    async def test_what_does_not_bear_our_labels_is_not_ours(self, room: Room) -> None:
+        pod = room.pod("b-0", **{"app.kubernetes.io/instance": "b"})
+        with pytest.raises(NotOurs, match=r"Pod b-0 does not bear the labels .*instance=a"):
+            await room.do(Patch(POD, pod, self.LABEL))
+        assert "serves" not in room.person.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("orphan", [True, False])
+async def test_what_a_deleted_object_owned_stays_where_the_plan_says_so(room: Room, *, orphan: bool) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "box", "image": "box:1"}]}}
+    body = {"serviceName": "a", "replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    owner = room.made(STATEFUL_SET, "a", spec=body)
+    reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": owner["metadata"]["uid"]}
+    metadata = {"name": "a-0", "namespace": NAMESPACE, "ownerReferences": [reference | {"controller": True}]}
+    room.person.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+    await room.do(Delete(STATEFUL_SET, owner, orphan=orphan))
+    room.server.collect_garbage()
+    assert not room.server.objects(STATEFUL_SET)
+    pods = [obj for _, obj in room.server.objects(POD) if not obj["metadata"].get("deletionTimestamp")]
+    assert len(pods) == orphan
+    assert all(not pod["metadata"].get("ownerReferences") for pod in pods)
+
+
+async def test_what_is_not_watched_is_looked_at_live_and_written_only_if_it_differs(room: Room) -> None:
+    desired = Apply(SECRET, room.own.object(SECRET, "a", component="box", data={"key": "b25l"}))
+    assert await room.do(desired)
+    room.server.log.reset()
+    assert not await room.do(desired)
+    assert not room.server.log.all_writes
+    [(_, made)] = room.server.objects(SECRET)
+    assert await room.do(Delete(SECRET, made))
+    assert not room.server.objects(SECRET)
+
+
+@pytest.mark.parametrize("where", ["looks", "shakes"])
+async def test_a_database_that_does_not_answer_is_told_by_its_own_name_once_it_lasts(room: Room, where: str) -> None:
+    await room.plan()
+    assert status.is_true(room.harness.resource("a"), status.READY)
+    panics = metrics.PANICS.labels(controller="box")._value.get()
+    setattr(room.boxes, where, BoxTrouble("no answer from a-0 within 5 s"))
+    said = []
+    for _ in range(3):
+        assert await room.plan(Shake()) == ["error"]
+        said.append(status.condition(room.harness.resource("a"), status.READY))
+    assert [condition["reason"] for condition in said] == ["Ready", "Ready", "BoxTrouble"]
+    assert (said[-1]["status"], said[-1]["message"]) == ("False", "no answer from a-0 within 5 s")
+    assert metrics.PANICS.labels(controller="box")._value.get() == panics
+    setattr(room.boxes, where, None)
+    assert await room.plan() == ["success"]
+    assert status.is_true(room.harness.resource("a"), status.READY)
+
+
+async def test_a_spec_that_cannot_be_read_is_no_trouble_of_the_database(room: Room) -> None:
+    room.boxes.looks = InvalidSpec("spec.lid: no such lid")
+    assert await room.plan() == ["terminal_error"]
+    assert status.condition(room.harness.resource("a"), status.STALLED)["reason"] == "InvalidSpec"

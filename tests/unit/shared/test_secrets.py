@@ -1,0 +1,79 @@
+"""What is said of Secrets that do not serve."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+import pytest
+
+from shared import authority
+from shared.kube import Obj
+from shared.pem import Pair
+from shared.secrets import Wrong, digest, key_of, texts, wrong_with_hosts, wrong_with_pair
+
+NOW = datetime.now(UTC)
+WHENEVER = True
+
+
+@cache
+def signer(name: str) -> Pair:
+    return authority.authority(name, begins=NOW - timedelta(days=9), ends=NOW + timedelta(days=9))
+
+
+@cache
+def pair(*hosts: str, ended: bool = False, by: str = "ours") -> Pair:
+    ends = NOW - timedelta(days=1) if ended else NOW + timedelta(days=1)
+    return authority.issue(signer(by), "x", begins=NOW - timedelta(days=8), ends=ends, hosts=hosts, client=True)
+
+
+def secret(**data: bytes) -> Obj:
+    return {"metadata": {"uid": "u-1"}, "data": {key: base64.b64encode(text).decode() for key, text in data.items()}}
+
+
+def test_what_is_there_is_given_in_the_order_that_was_asked_for() -> None:
+    assert texts("spec.a", "s", secret(one=b"1", two=b"2"), "two", "one") == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (None, "spec.a: there is no Secret s in this namespace. Make it, with one and two, or name another."),
+        (secret(one=b"1"), "spec.a: Secret s has no two. Give it."),
+        (secret(one=b"1", two=b""), "spec.a: Secret s has no two. Give it."),
+        (secret(one=b"1", two=b"\xff"), "spec.a: Secret s: it is no text. Give one, two."),
+        ({"data": {"one": "!", "two": "x"}}, "spec.a: Secret s: it is no text. Give one, two."),
+    ],
+)
+def test_what_is_not_there_is_named(found: Obj | None, says: str) -> None:
+    with pytest.raises(Wrong) as wrong:
+        texts("spec.a", "s", found, "one", "two")
+    assert wrong.value.problem.message == says
+
+
+def test_time_counts_unless_somebody_else_looks_at_it() -> None:
+    ended, trusted = pair("a.example.com", ended=True), signer("ours").certificate
+    assert "certificate has expired" in wrong_with_pair(ended, trusted)
+    assert wrong_with_pair(ended, trusted, whenever=WHENEVER) == ""
+    assert "certificate has expired" in wrong_with_hosts(ended, trusted, ["a.example.com"])
+    assert wrong_with_hosts(ended, trusted, ["a.example.com"], whenever=WHENEVER) == ""
+    assert "does not vouch" in wrong_with_pair(pair("a", by="theirs"), trusted, whenever=WHENEVER), "the rest counts"
+
+
+def test_a_server_must_bear_each_of_its_names() -> None:
+    trusted = signer("ours").certificate
+    held = pair("*.example.com", "b")
+    assert wrong_with_hosts(held, trusted, ["a.example.com", "b"]) == ""
+    assert "would not take tls.crt for c's (Hostname mismatch" in wrong_with_hosts(held, trusted, ["b", "c"])
+    assert "for b's" in wrong_with_hosts(held, signer("theirs").certificate, ["b"])
+    assert "ca.crt: there is no authority to trust" in wrong_with_hosts(held, "nonsense", ["b"])
+
+
+def test_a_digest_tells_parts_apart_and_keeps_its_value_for_ever() -> None:
+    parts = [(b"k", b"one"), (b"l", b"two")]
+    assert digest(parts) == "7beefcf6d6e944ff47ee538602f5fd78"
+    assert digest([]) == ""
+    assert len({digest(parts), digest([(b"k", b"onet"), (b"l", b"wo")]), digest([(b"x", b"one"), (b"l", b"two")])}) == 3
+    assert key_of(secret()) == b"u-1"
+    assert key_of(None) == b""
