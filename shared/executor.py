@@ -6,11 +6,12 @@ So every rule about them is kept here (docs/architecture.md, "Decisions about wr
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared import fields, kube, ownership, status, tracing
+from shared import fields, kube, ownership, tracing
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
@@ -21,6 +22,9 @@ from shared.queue import Key
 from shared.rotation import Order
 
 log = logging.getLogger(__name__)
+
+REMEMBERED = 100_000
+"""Objects of which is known what was last asked for; it takes some 100 bytes each."""
 
 Permit = Callable[[str], None]
 """Lets pass what only the leader may do, or raises Unavailable; it is told what is about to be done."""
@@ -55,6 +59,7 @@ class Executor:
         self._cache = cache
         self._recorder = recorder
         self._permit = permit
+        self._asked: dict[int, int] = {}  # by the place of an object, what was last asked for of it; both as hashes
 
     async def execute(self, resource: Obj, actions: tuple[Action, ...]) -> bool:
         """Do what a plan asks for.
@@ -111,18 +116,22 @@ class Executor:
         kind, desired = action.kind, action.obj
         namespace, name = desired["metadata"]["namespace"], desired["metadata"]["name"]
         observed = await self._look(kind, namespace, name)
+        place, asked = _place(kind, desired), hash(json.dumps(desired))
+        was_so = self._asked.get(place) == asked
         if observed is None:
             if action.unchanged:
                 await self._require_current(resource)
             applied = await self._written(kind, namespace, name, self._create(kind, desired, anew=action.unchanged))
             log.info("%s: created %s %s", _key(resource), kind, name)
-            self._tell_restored(resource, f"{kind} {name} was missing; made again.")
+            if was_so:
+                self._tell_restored(resource, f"{kind} {name} was missing; made again.")
         else:
             ownership.require_ours(desired, observed)
             if observed["metadata"].get("deletionTimestamp"):
                 raise kube.Conflict(f"{kind} {name} is still being deleted")
             paths = fields.difference(desired, observed, self._kube.manager)
             if not paths:
+                self._remember(place, asked)
                 return False
             pinned = _pinned(desired, uid=observed["metadata"]["uid"])
             if action.unchanged:
@@ -138,8 +147,10 @@ class Executor:
                 log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
                 return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
-            differed = f"{kind} {name} differed from what this resource asks for"
-            self._tell_restored(resource, f"{differed}; put back: {', '.join(paths)}.")
+            if was_so:
+                differed = f"{kind} {name} differed from what this resource asks for"
+                self._tell_restored(resource, f"{differed}; put back: {', '.join(paths)}.")
+        self._remember(place, asked)
         return True
 
     async def _create(self, kind: Kind, desired: Obj, *, anew: bool = False) -> Obj:
@@ -209,6 +220,7 @@ class Executor:
 
     async def _delete(self, resource: Obj, action: Delete) -> None:
         kind, metadata = action.kind, action.obj["metadata"]
+        self._asked.pop(_place(kind, action.obj), None)
         try:
             left = await self._kube.delete(
                 kind,
@@ -260,10 +272,19 @@ class Executor:
             return await self._cache.written(kind, namespace, name, write)
         return await write
 
+    def _remember(self, place: int, asked: int) -> None:
+        """What is asked for is so: if it is asked for again and is not so, that is somebody else's doing."""
+        self._asked[place] = asked
+        if len(self._asked) > REMEMBERED:
+            self._asked.pop(next(iter(self._asked)))
+
     def _tell_restored(self, resource: Obj, message: str) -> None:
-        """If the spec did not change, somebody else changed what is ours: they should learn that it was put back."""
-        if status.is_current(resource):
-            self._recorder.record(Event.about(resource, "Restored", message))
+        """Who changed or deleted what is ours should learn that it was put back."""
+        self._recorder.record(Event.about(resource, "Restored", message))
+
+
+def _place(kind: Kind, obj: Obj) -> int:
+    return hash((kind, obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
 
 def _told(resource: Obj) -> tuple[object, ...]:

@@ -189,6 +189,7 @@ SCENARIOS = (
     ),
     Scenario("the seed lost with its volume", lost(0), given=(cluster(3),)),
     Scenario("another lost with its volume", lost(2), given=(cluster(3),)),
+    Scenario("one lost while nobody watches", away(*lost(2)), given=(cluster(3),)),
     Scenario("the leader lost with its volume", (leader_lost(),), given=(cluster(3), led_by(1))),
     Scenario("shrinks while one is lost", (*lost(1), cluster(1)), given=(cluster(3),), counted=False),
     Scenario("upgraded", (cluster(3, MIDDLE),), given=(cluster(3, OLD),)),

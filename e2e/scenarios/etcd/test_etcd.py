@@ -48,7 +48,7 @@ def test_it_grows_and_shrinks_under_load_and_get_tells_of_it(kubectl: Kubectl) -
 
 def test_deleting_it_keeps_the_data_unless_that_was_asked_for(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, "kept", size=1).await_ready(1)
-    gone = EtcdCluster.manifest("gone", size=1, storage={"size": "128Mi", "retain": False})
+    gone = EtcdCluster.manifest("gone", size=1, storage={"size": "256Mi", "retain": False})
     kubectl.apply(gone)
     EtcdCluster(kubectl, "gone").await_ready(1)
     kubectl("delete", "etcdcluster", "kept", "gone")

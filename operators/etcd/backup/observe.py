@@ -16,7 +16,7 @@ from operators.etcd.database import CORRUPT, Connect, Endpoint, EtcdError, Statu
 from operators.etcd.settings import Settings
 from shared.cache import Cache
 from shared.kube import POD, Kube, NotFound, Obj
-from shared.ownership import selector_text
+from shared.ownership import controller_of, selector_text
 from shared.pods import Pod
 from shared.queue import Key
 from shared.secrets import Problem
@@ -93,11 +93,11 @@ def observer(settings: Settings, connect: Connect) -> Observe:
 
 async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cache: Cache, kube: Kube) -> Observed:
     pod = cache.get(POD, *Key(backup.namespace, pods.snapshot_pod_name(backup.name)))
-    if backup.over:
-        return Observed(pod)
-    seen = Observed(pod)
-    store = places.store_of(backup.spec.destination)
-    if seen.alive or store is None:
+    if pod is not None and (controller_of(pod) or {}).get("uid") != backup.uid:
+        return Observed(problem=_in_the_way(pod))
+    seen, store = Observed(pod), places.store_of(backup.spec.destination)
+    is_taken = seen.outcome is not None and seen.outcome.succeeded
+    if backup.over or seen.alive or is_taken or store is None:
         return seen
     cluster = await _cluster(kube, backup)
     if isinstance(cluster, Problem):
@@ -108,13 +108,23 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     return Observed(pod, cluster, None, await _sources(settings, connect, cluster, known, kube))
 
 
+def _in_the_way(pod: Obj) -> Problem:
+    """What an earlier EtcdBackup of the same name left: it tells nothing of this one, and goes by itself."""
+    name = pod["metadata"]["name"]
+    return Problem(
+        "PodInTheWay",
+        f"Pod {name} is not this EtcdBackup's. An earlier one's of the same name goes by itself; delete any other, or "
+        "name this one otherwise.",
+    )
+
+
 async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | Problem:
     """The cluster, which is never another namespace's."""
     name = backup.spec.cluster_name
     try:
         return EtcdCluster.parse(await kube.get(api.API.kind, backup.namespace, name))
     except NotFound:
-        said = f"there is no EtcdCluster {name} in this namespace. Make it, or name another."
+        said = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
         return Problem("ClusterMissing", f"spec.clusterName: {said}")
     except InvalidSpec as wrong:
         return Problem("ClusterInvalid", f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")

@@ -10,6 +10,10 @@ from typing import Any
 from shared.kube import Obj
 
 
+INTERRUPTED = "Interrupted"
+"""Reason of a program that was told to end: by whom, it does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a pod ended.
@@ -48,11 +52,12 @@ def outcome(pod: Obj | None) -> Outcome | None:
 
 
 def _failure(reported: Obj, end: Obj) -> tuple[str, str]:
-    """Why a pod failed: in the program's own words, else in the kubelet's, which ended it."""
+    """Why a pod failed: in the program's own words, else in the kubelet's; and always in its own if it ended it."""
     said = _said(end)
-    if said.get("reason"):
+    ended_by_kubelet = bool(reported.get("reason"))  # DeadlineExceeded, Evicted
+    if said.get("reason") and not (ended_by_kubelet and said["reason"] == INTERRUPTED):
         return str(said["reason"]), str(said.get("message") or "")
-    if reported.get("reason"):  # DeadlineExceeded, Evicted
+    if ended_by_kubelet:
         return str(reported["reason"]), str(reported.get("message") or f"{reported['reason']}.")
     reason = end.get("reason") or "NoResult"
     if reason == "Error":

@@ -115,7 +115,8 @@ def wait_after_failure(backup: EtcdBackup, seen: Observed, now: datetime) -> Ste
         return Step((), Progress.WAITING, came_to.reason, message, warning=True, requeue=max(0.0, left))
     if seen.pod is None:
         return PASS
-    return Step.wait("TryingAgain", message, Delete(POD, seen.pod), requeue=1)
+    going = () if seen.pod["metadata"].get("deletionTimestamp") else (Delete(POD, seen.pod),)
+    return Step.wait("TryingAgain", message, *going, requeue=1)
 
 
 def require_everything(_backup: EtcdBackup, seen: Observed, _now: datetime) -> Step:
@@ -133,8 +134,7 @@ def _tried(backup: EtcdBackup, seen: Observed) -> int:
 def _came_to(backup: EtcdBackup, seen: Observed, now: datetime) -> Outcome | None:
     """How the present attempt ended; a pod that is gone, or does not even start for long, is one that failed."""
     if seen.pod is None:
-        was_running = backup.phase == RUNNING and _tried(backup, seen) > 0
-        return Outcome(False, "PodGone", "Its pod went away before it was done.") if was_running else None
+        return Outcome(False, "PodGone", "Its pod is gone.") if _tried(backup, seen) else None
     if seen.outcome is not None:
         return seen.outcome
     made = time(seen.pod["metadata"].get("creationTimestamp"))

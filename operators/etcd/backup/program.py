@@ -168,8 +168,9 @@ def _text(path: Path) -> str:
 def _short(outcome: Outcome) -> bytes:
     """As JSON that the kubelet takes whole."""
     text = json.dumps(outcome).encode()
-    if len(text) > LONGEST_MESSAGE and "message" in outcome:  # a character takes 12 bytes at most
-        text = json.dumps(outcome | {"message": outcome["message"][: LONGEST_MESSAGE // 13]}).encode()
+    if len(text) > LONGEST_MESSAGE:  # a character takes 12 bytes at most
+        cut = {key: outcome[key][: LONGEST_MESSAGE // 24] for key in ("message", "warning") if key in outcome}
+        text = json.dumps(outcome | cut).encode()
     return text
 
 

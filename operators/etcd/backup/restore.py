@@ -16,7 +16,9 @@ from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import Outcome, outcome
 from operators.etcd.backup.view import is_to_be_restored, restore_pod_name
 from operators.etcd.backup_api import COMPLETE
+from operators.etcd.resources import volume_name
 from operators.etcd.settings import Settings
+from operators.etcd.start import SEED, may_begin
 from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.plan import PASS, Apply, Delete, Progress, Step
 from shared.pods import Pod
@@ -36,8 +38,10 @@ AGAIN, LATER = 10.0, 30.0
 def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """The seed's volume has the data that spec.restore asks for, before there is a seed."""
     pod = seen.errands.get(restore_pod_name(resource))
-    if not is_to_be_restored(resource) or seen.stateful_set is not None:
+    if not is_to_be_restored(resource):
         return _clear(pod)
+    if seen.stateful_set is not None:  # there is a seed
+        return _too_late(resource) if may_begin(seen.stateful_set["spec"]["template"]) else _clear(pod)
     if not settings.agent_image:
         return Step.stall(
             "NoAgentImage",
@@ -79,13 +83,23 @@ def restore_status(resource: EtcdCluster, seen: Observed) -> Obj | None:
     is_its_own = pod is not None and _noted(pod, pods.TOKEN) == pods.restore_token(
         resource, snapshot.store, snapshot.file
     )
-    if pod is None or not is_its_own:
+    if pod is None or not is_its_own or pod["metadata"].get("deletionTimestamp"):
         return {"source": snapshot.location, "phase": "Pending"}
     if came_to is None:
         return {"source": snapshot.location, "phase": "Running"}
     if not came_to.succeeded:
         return {"source": snapshot.location, "phase": "Failed"}
     return {"source": snapshot.location, "phase": COMPLETE, "revision": int(came_to.said["revision"])}
+
+
+def _too_late(resource: EtcdCluster) -> Step:
+    """It was let begin without a snapshot: whether it holds writes by now, nobody can tell for sure."""
+    return Step.stall(
+        "RestoreTooLate",
+        "spec.restore was given when the seed had been let begin without it. Nothing was changed. Remove it to go on "
+        f"without a snapshot; or delete this resource and PersistentVolumeClaim {volume_name(resource, SEED)}, and "
+        "create it anew.",
+    )
 
 
 def _clear(pod: Obj | None) -> Step:

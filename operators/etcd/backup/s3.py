@@ -222,7 +222,7 @@ class _Upload:
         """Parts that a process left when it was killed are paid for until somebody aborts them."""
         try:
             found = await self._bucket.ask("list_multipart_uploads", Prefix=self._key)
-        except AccessDenied:  # a right of its own, without which all else works
+        except (AccessDenied, StoreRefused):  # a right of its own, and not every store has it: all else works without
             return
         for upload in found.get("Uploads") or ():
             if upload["Key"] == self._key:

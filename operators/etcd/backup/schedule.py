@@ -15,7 +15,7 @@ from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
-from operators.etcd.backup_api import API, COMPLETE, FAILED, SCHEDULED
+from operators.etcd.backup_api import API, COMPLETE, FAILED, PENDING, SCHEDULED
 from operators.etcd.settings import Settings
 from shared import status
 from shared.kube import Obj
@@ -36,7 +36,7 @@ _SECOND = timedelta(seconds=1)
 def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """The EtcdBackup that is due is made, unless one is under way; those that are no longer kept go."""
     wanted = resource.spec.backup
-    if wanted is None:
+    if wanted is None or not resource.recorded_cluster_id:
         return PASS
     actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(seen.backup.scheduled, wanted.retention)]
     due, following = _timetable(resource, wanted.schedule, now)
@@ -77,12 +77,14 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
 
 
 def failing(seen: Observed) -> str:
-    """What is said of a cluster whose last snapshot by the clock failed; empty if it did not."""
-    over = [obj for obj in seen.backup.scheduled if _is_over(obj)]
-    last = max(over, key=_name, default=None)
-    if last is None or _phase(last) != FAILED:
+    """What is said of a cluster whose last snapshot by the clock failed, or cannot be taken; empty if all is well."""
+    last = max(seen.backup.scheduled, key=_name, default=None)
+    said = status.condition(last, status.READY).get("message") if last else None
+    if last is None or not said:
         return ""
-    return f"Backup {_name(last)} failed: {status.condition(last, status.READY).get('message') or 'see there.'}"
+    if _is_over(last):
+        return f"Backup {_name(last)} failed: {said}" if _phase(last) == FAILED else ""
+    return f"Backup {_name(last)} waits: {said}" if _phase(last) == PENDING else ""
 
 
 def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[datetime | None, datetime | None]:

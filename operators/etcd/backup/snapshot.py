@@ -125,7 +125,9 @@ class Record:
 # Names. A file is named by its cluster and its EtcdBackup, each with the beginning of its UID: what was kept is not
 # overwritten by a later cluster, or a later EtcdBackup, of the same name; by another try of the same one it is.
 
-_STAMP = "%Y%m%d%H%M"
+_STAMP = "%y%m%d%H%M"
+"""Ten digits: a cluster's name has 52 characters at most, and an EtcdBackup's 63."""
+
 _UID = 8
 
 
@@ -145,7 +147,7 @@ def scheduled_name(cluster: str, due: datetime) -> str:
 
 def due_of(cluster: str, backup: str) -> datetime | None:
     """The moment that an EtcdBackup of the schedule is named by; None if it is not named so."""
-    found = re.fullmatch(rf"{re.escape(cluster)}-(\d{{12}})", backup)
+    found = re.fullmatch(rf"{re.escape(cluster)}-(\d{{10}})", backup)
     try:
         return datetime.strptime(f"{found[1]}+0000", f"{_STAMP}%z") if found else None
     except ValueError:

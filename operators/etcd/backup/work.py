@@ -72,6 +72,8 @@ async def take(server: Server, store: Store, order: Order) -> Record:
         EtcdError: the member did not answer, or no more.
     """
     said = await server.status()
+    if said.leader:
+        await server.members()  # it first hears of all that was agreed on: what was acknowledged before is in there
     cluster_id = f"{said.cluster_id:016x}"
     if order.cluster_id and said.cluster_id and cluster_id != order.cluster_id:
         raise ForeignCluster(
@@ -153,7 +155,7 @@ async def fetch(store: Store, name: str, home: Path, newest: str) -> Record | No
 
     Args:
         home: where the member's volume is mounted.
-        newest: the minor version that is to read it, such as 3.6.
+        newest: the minor version that is to read it, such as 3.6; empty for any.
 
     Returns:
         Its record, if it has one.
@@ -179,7 +181,7 @@ async def fetch(store: Store, name: str, home: Path, newest: str) -> Record | No
             )
         await draft.keep()
     found = await _contents(Volume(scratch), SNAPSHOT)
-    if _minor(found.version) > _minor(newest):
+    if newest and _minor(found.version) > _minor(newest):
         raise SnapshotTooNew(
             f"{name} in {store} is of etcd {found.version}, and {newest} is to read it, which cannot. Nothing was "
             "restored. Give the cluster that version, or name an older snapshot."

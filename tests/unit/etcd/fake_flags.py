@@ -89,6 +89,9 @@ def _environment(container: Obj, pod: Obj) -> dict[str, str]:
         "metadata.namespace": pod["metadata"]["namespace"],
         "status.podIP": pod["status"].get("podIP", ""),
     }
+    for kind in ("annotations", "labels"):
+        held = pod["metadata"].get(kind) or {}
+        fields |= {f"metadata.{kind}['{key}']": value for key, value in held.items()}
     for name, value in (pod["metadata"].get("annotations") or {}).items():
         fields[f"metadata.annotations['{name}']"] = value
     known = {}

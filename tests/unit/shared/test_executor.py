@@ -12,6 +12,7 @@ from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
 from shared.kube import (
+    EVENT,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     SECRET,
@@ -27,6 +28,7 @@ from shared.kube import (
 from shared.ownership import NotOurs, Owner
 from shared.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
 from shared.spec import InvalidSpec
+from shared.testing.faults import requests
 from shared.testing.harness import NAMESPACE, Harness
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
@@ -264,6 +266,34 @@ async def test_what_is_not_watched_is_looked_at_live_and_written_only_if_it_diff
     [(_, made)] = room.server.objects(SECRET)
     assert await room.do(Delete(SECRET, made))
     assert not room.server.objects(SECRET)
+
+
+async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -> None:
+    def service(port: int) -> Apply:
+        spec = {"clusterIP": "None", "ports": [{"port": port, "protocol": "TCP"}]}
+        return Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec))
+
+    async def restored() -> set[str]:
+        await room.harness.events()
+        return {obj["message"] for _, obj in room.server.objects(EVENT) if obj["reason"] == "Restored"}
+
+    room.server.faults.lose_request(when=requests("PATCH", "/services/"))
+    with pytest.raises(Unavailable):
+        await room.do(service(1))
+    for port in (1, 2, 2):  # made, changed by a plan, and as it should be
+        await room.do(service(port))
+    assert not await restored()
+    room.person.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
+    assert await room.do(service(2))
+    edited = "Service a differed from what this resource asks for; put back: spec.ports."
+    assert await restored() == {edited}
+    [(_, made)] = room.server.objects(SERVICE)
+    await room.do(Delete(SERVICE, made))
+    assert await room.do(service(2))
+    assert await restored() == {edited}
+    room.person.delete(SERVICE, NAMESPACE, "a")
+    assert await room.do(service(2))
+    assert await restored() == {edited, "Service a was missing; made again."}
 
 
 @pytest.mark.parametrize("where", ["looks", "shakes"])
