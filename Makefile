@@ -55,7 +55,7 @@ test: ## Everything a change must pass: lint, unit, API, container and end-to-en
 
 test-unit: .venv ## Pure parts and the library against an in-memory API; seconds, no root
 	@echo "==> unit tests"
-	@$(PYTEST) tests/unit $(ARGS)
+	@$(PYTEST) tests/unit -m "not long" $(ARGS)
 
 test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes); no root
 	@echo "==> API tests"
@@ -78,6 +78,8 @@ test-e2e: .venv ## Real pods on the local cluster, and its teardown unless it wa
 	$(call E2E,-m "not long")
 
 test-long: .venv ## Every end-to-end and container test, the long ones too, and every crash scenario on a real API server
+	@echo "==> every crash scenario, and long walks through random worlds"
+	@$(PYTEST) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
 	@$(PYTEST) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with every version"

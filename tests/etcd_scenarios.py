@@ -78,6 +78,9 @@ OLD, MIDDLE, NEW = "3.5.26", "3.6.11", "3.7.0"
 TLS: Obj = {"tls": {"mode": "self"}}
 AUTH: Obj = {"auth": {"rootSecretName": "root"}}
 NO_AUTH: Obj = {"auth": {"rootSecretName": "root", "enabled": False}}
+STORE: Obj = {"volume": {"claimName": "snapshots"}}
+RESTORE: Obj = {"restore": {"from": {**STORE, "file": "a.db"}}}
+BACKUP: Obj = {"backup": {"schedule": "0 * * * *", "retention": 1, "destination": STORE}}
 STUCK = "ImagePullBackOff"
 
 
@@ -169,6 +172,18 @@ def agreed() -> Step:
         stage.person.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return Step("a person allows the recovery", act)
+
+
+def kept(file: str) -> Step:
+    """A snapshot is in the store."""
+
+    def act(stage: Stage) -> None:
+        stage.database.snapshots[file] = 1000
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        made = {"metadata": {"name": "snapshots", "namespace": stage.namespace}, "spec": spec}
+        stage.person.create(PERSISTENT_VOLUME_CLAIM, made)
+
+    return Step(f"{file} is kept", act)
 
 
 def given_password(password: str = "one", former: str = "") -> Step:
@@ -307,6 +322,10 @@ SCENARIOS = (
     Scenario("encrypted", (cluster(3, **TLS),)),
     Scenario("with users, and their Secret appears", (cluster(3, **AUTH), given_password()), given=(cluster(3),)),
     Scenario("users no more", (cluster(3, **NO_AUTH),), given=(given_password(), cluster(3, **AUTH))),
+    Scenario("restored", (cluster(3, **RESTORE),), given=(kept("a.db"),)),
+    Scenario("restored once there is what to restore", (cluster(1, **RESTORE), kept("a.db"), later(60)), counted=False),
+    Scenario("restored, and then lost", lost(0), given=(kept("a.db"), cluster(3, **RESTORE))),
+    Scenario("backups by the clock", (cluster(1, **BACKUP), later(3600), later(3600)), given=(cluster(1),)),
     Scenario("a quorum lost", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
     Scenario("a quorum lost and recovered", (*lost(0, 2), agreed()), given=(cluster(3),)),
 )

@@ -99,6 +99,7 @@ class Planner:
             partial(keep_disruption_budget, settings),  # how many a drain may take at once
             partial(restore_data, settings),  # what it is to begin with, before it begins
             record_cluster,  # that it has begun, and where everybody's data is: before anything rests on it
+            partial(schedule_backups, settings),  # by the clock, and whatever else is held or stalled
             self.keep_stateful_set,  # places for the members that there are, and what an empty disk may do
             close_begun,  # a pod that has begun may not do so twice
             restart_broken,  # what a change broke altogether, the next one mends
@@ -120,7 +121,6 @@ class Planner:
             grow_by_one,  # a learner first, then its pod
             grow_volumes,  # where the class allows
             defragment,  # by the clock
-            partial(schedule_backups, settings),  # by the clock
             await_members,  # every member a healthy, current voter, and as many as wanted
         )
 

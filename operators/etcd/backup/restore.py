@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from operators.etcd import start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import Outcome, outcome
@@ -18,7 +19,7 @@ from operators.etcd.backup.view import is_to_be_restored, restore_pod_name
 from operators.etcd.backup_api import COMPLETE
 from operators.etcd.resources import volume_name
 from operators.etcd.settings import Settings
-from operators.etcd.start import SEED, may_begin
+from operators.etcd.start import SEED
 from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.plan import PASS, Apply, Delete, Progress, Step
 from shared.pods import Pod
@@ -40,8 +41,9 @@ def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now:
     pod = seen.errands.get(restore_pod_name(resource))
     if not is_to_be_restored(resource):
         return _clear(pod)
-    if seen.stateful_set is not None:  # there is a seed
-        return _too_late(resource) if may_begin(seen.stateful_set["spec"]["template"]) else _clear(pod)
+    if seen.stateful_set is not None:
+        is_open = start.of(seen.stateful_set["spec"]["template"])[0] == "new"
+        return _too_late(resource) if is_open and not seen.cluster_id else _clear(pod)
     if not settings.agent_image:
         return Step.stall(
             "NoAgentImage",
@@ -93,10 +95,10 @@ def restore_status(resource: EtcdCluster, seen: Observed) -> Obj | None:
 
 
 def _too_late(resource: EtcdCluster) -> Step:
-    """It was let begin without a snapshot: whether it holds writes by now, nobody can tell for sure."""
+    """The seed was let begin empty: whether its disk holds writes by now, nobody can tell."""
     return Step.stall(
         "RestoreTooLate",
-        "spec.restore was given when the seed had been let begin without it. Nothing was changed. Remove it to go on "
+        "spec.restore was given when the cluster had been let begin empty. Nothing was changed. Remove it to go on "
         f"without a snapshot; or delete this resource and PersistentVolumeClaim {volume_name(resource, SEED)}, and "
         "create it anew.",
     )

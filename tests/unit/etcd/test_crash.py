@@ -10,10 +10,31 @@ from shared.testing.scoreboard import Scoreboard
 from shared.testing.sweep import sweep
 from tests.etcd_scenarios import ETCD, SCENARIOS
 
+QUICK = {"all news late", "a stale view"}
+"""Tried with every scenario at once; the rest by `make test-long`, but for SOME."""
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
-@pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
+SOME = {"create", "another lost with its volume", "upgraded", "a quorum lost and recovered", "restored"}
+OFTEN = QUICK | {"a crash after"}
+
+CASES = [
+    pytest.param(
+        scenario,
+        disturbance,
+        id=f"{scenario}-{disturbance}",
+        marks=() if str(disturbance) in (OFTEN if scenario.name in SOME else QUICK) else pytest.mark.long,
+    )
+    for scenario in SCENARIOS
+    for disturbance in DISTURBANCES
+]
+
+
+@pytest.mark.parametrize(("scenario", "disturbance"), CASES)
 async def test_it_ends_as_if_nothing_had_happened(
     scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(await sweep(ETCD, scenario, disturbance))
+
+
+def test_what_is_tried_at_once_is_there() -> None:
+    assert {str(scenario) for scenario in SCENARIOS} >= SOME
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN

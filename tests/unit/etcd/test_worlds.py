@@ -70,7 +70,7 @@ def place_lost(number: int, *, spared: bool) -> Step:
     """A pod is lost with its volume; where the quorum is spared, only if the others are one."""
 
     def act(stage: Stage) -> None:
-        if spared and not _survives(stage.database, member(number)):
+        if spared and not _survives(stage, f"data-{member(number)}"):
             return
         stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{member(number)}")
         stage.person.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0)
@@ -78,14 +78,20 @@ def place_lost(number: int, *, spared: bool) -> Step:
     return one(f"{member(number)} is lost", act)
 
 
-def _survives(etcd: FakeEtcd, pod: str) -> bool:
-    """Whether the disks of all others are a quorum, and none of these is lost already, in every cluster there is."""
+def _survives(stage: Stage, volume: str) -> bool:
+    """Whether a quorum keeps its disks, with all that was written, if this volume goes, in every cluster there is."""
+    etcd: FakeEtcd = stage.database
+    there = {
+        claim["metadata"]["uid"]
+        for claim in stage.find(PERSISTENT_VOLUME_CLAIM)
+        if not claim["metadata"].get("deletionTimestamp") and claim["metadata"]["name"] != volume
+    }
     for cluster in etcd.clusters.values():
         voters = [seat.id for seat in cluster.now if not seat.learner]
         kept = {
             disk.member
-            for disk in etcd.disks.values()
-            if disk.cluster == cluster.id and disk.index == cluster.index and disk.place != f"data-{pod}"
+            for uid, disk in etcd.disks.items()
+            if uid in there and disk.cluster == cluster.id and disk.index == cluster.index
         }
         if len(kept & set(voters)) < quorum(cluster.now):
             return False

@@ -32,7 +32,7 @@ class Member:
 
     def __init__(self, error: Exception | None = None, *, hangs: bool = False) -> None:
         self.asked: list[tuple[Endpoint, Access]] = []
-        self.closed = False
+        self.closed = self.caught_up = False
         self._error = error
         self._hangs = hangs
 
@@ -44,6 +44,9 @@ class Member:
         if self._error:
             raise self._error
         return SAID
+
+    async def members(self) -> None:
+        self.caught_up = True
 
     async def snapshot(self) -> AsyncIterator[bytes]:
         yield SNAPSHOT[:512]
@@ -153,6 +156,19 @@ def test_an_endless_message_is_cut_to_what_the_kubelet_reads(tmp_path: Path) -> 
     _, said = run(tmp_path, Member(Unreachable("\N{GRINNING FACE}" * 4_000)), *snapshot(tmp_path))
     assert len((tmp_path / "termination-log").read_bytes()) <= program.LONGEST_MESSAGE
     assert said["reason"] == "MemberUnreachable"
+
+
+def test_an_endless_warning_does_not_hide_that_the_snapshot_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def prune(*_: object) -> list[str]:
+        raise program.AccessDenied("no" * 4_000)
+
+    monkeypatch.setattr(work, "prune", prune)
+    code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
+    assert len((tmp_path / "termination-log").read_bytes()) <= program.LONGEST_MESSAGE
+    assert (code, said["revision"]) == (0, 7)
+    assert said["warning"].startswith("Older snapshots stay: nono")
 
 
 def test_data_is_fetched_and_sealed(tmp_path: Path) -> None:

@@ -119,6 +119,21 @@ async def test_parts_that_a_killed_process_left_are_aborted_by_the_next_try(obje
     assert objects.keys(name) == ["a.db"]
 
 
+@pytest.mark.parametrize("code", ["AccessDenied", "NotImplemented"])
+async def test_a_store_that_does_not_list_uploads_takes_files_all_the_same(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    name = objects.bucket()
+    async with bucket_of(objects, name) as store:
+
+        async def refuse(**_: object) -> None:
+            raise s3.ClientError({"Error": {"Code": code, "Message": "no"}}, "ListMultipartUploads")
+
+        monkeypatch.setattr(store._s3, "list_multipart_uploads", refuse)
+        await keep(store, "a.db", b"whole")
+    assert objects.keys(name) == ["a.db"]
+
+
 async def test_a_part_that_fails_ends_the_draft(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     name, ask = objects.bucket(), s3.Bucket.ask
 

@@ -53,9 +53,13 @@ class Member:
         self._snapshot = snapshot
         self._ends = ends
         self._said = said
+        self.caught_up = False
 
     async def status(self) -> Status:
         return self._said
+
+    async def members(self) -> None:
+        self.caught_up = True
 
     async def snapshot(self) -> AsyncIterator[bytes]:
         for at in range(0, len(self._snapshot), 32768):
@@ -105,6 +109,20 @@ async def test_what_is_not_whole_is_not_kept(store: Store, member: Member, error
     assert await store.names("demo-1") == []
 
 
+async def test_a_member_first_hears_of_all_that_was_acknowledged(store: Store) -> None:
+    """So what was written before the snapshot was asked for is in it, even if the member lags."""
+    member = Member()
+    await take(store, member)
+    assert member.caught_up
+
+
+async def test_without_a_quorum_a_member_gives_what_it_has(store: Store) -> None:
+    """There is nobody to hear of more from, and asking would fail."""
+    member = Member(said=dataclasses.replace(SAID, leader=0))
+    await take(store, member)
+    assert not member.caught_up
+
+
 async def test_a_failed_attempt_leaves_the_former_file_of_the_same_backup(store: Store) -> None:
     await take(store)
     with pytest.raises(SnapshotCorrupt):
@@ -121,7 +139,7 @@ async def test_a_member_without_quorum_that_names_no_cluster_is_taken_for_the_ex
 
 
 def nightly(day: int, **changes: Any) -> dict[str, Any]:
-    backup = f"demo-202601{day:02}0300"
+    backup = f"demo-2601{day:02}0300"
     return {"file": f"demo-u-1/{backup}-b{day}.db", "backup": backup, "scheduled": True, **changes}
 
 
@@ -129,8 +147,8 @@ async def test_only_the_newest_of_the_schedule_stay(store: Store) -> None:
     for day in (3, 1, 4, 2):
         await take(store, **nightly(day))
     removed = await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=2))
-    assert removed == ["demo-u-1/demo-202601020300-b2.db", "demo-u-1/demo-202601010300-b1.db"]
-    left = [f"demo-u-1/demo-2026010{day}0300-b{day}.db{kind}" for day in (3, 4) for kind in ("", ".json")]
+    assert removed == ["demo-u-1/demo-2601020300-b2.db", "demo-u-1/demo-2601010300-b1.db"]
+    left = [f"demo-u-1/demo-26010{day}0300-b{day}.db{kind}" for day in (3, 4) for kind in ("", ".json")]
     assert await store.names("demo-u-1") == left
 
 
@@ -141,11 +159,11 @@ async def test_nothing_but_the_schedules_own_is_ever_removed(store: Store) -> No
     await take(store, **nightly(2, cluster_uid="u-2"))
     await take(store, **nightly(3, backup="before-upgrade"))
     await take(store, **nightly(4))
-    record = await store.read("demo-u-1/demo-202601040300-b4.db.json", 0, BLOCK)
-    await store.remove("demo-u-1/demo-202601040300-b4.db.json")  # the record of another file
+    record = await store.read("demo-u-1/demo-2601040300-b4.db.json", 0, BLOCK)
+    await store.remove("demo-u-1/demo-2601040300-b4.db.json")  # the record of another file
     await keep(store, "demo-u-1/copy.db.json", record)
     await keep(store, "demo-u-1/broken.db.json", b"{")
-    await take(store, **nightly(5, file="elsewhere/demo-202601050300-b5.db"))
+    await take(store, **nightly(5, file="elsewhere/demo-2601050300-b5.db"))
     before = await store.names("demo-u-1") + await store.names("elsewhere")
     assert await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1)) == []
     assert await store.names("demo-u-1") + await store.names("elsewhere") == before
@@ -154,9 +172,9 @@ async def test_nothing_but_the_schedules_own_is_ever_removed(store: Store) -> No
 async def test_what_a_crash_left_of_pruning_is_found_again(store: Store) -> None:
     for day in (1, 2):
         await take(store, **nightly(day))
-    await store.remove("demo-u-1/demo-202601010300-b1.db")  # the operator was killed before the record went
+    await store.remove("demo-u-1/demo-2601010300-b1.db")  # the operator was killed before the record went
     await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1))
-    assert await store.names("demo-u-1") == [f"demo-u-1/demo-202601020300-b2.db{kind}" for kind in ("", ".json")]
+    assert await store.names("demo-u-1") == [f"demo-u-1/demo-2601020300-b2.db{kind}" for kind in ("", ".json")]
 
 
 # Fetching.
