@@ -147,7 +147,7 @@ async def one_of_three_is_down(lab: Lab) -> None:
     await tell.asks("move the leadership, says b", lab.server("b").move_leader(await tell.id_of("a")))
     await tell.asks("move the leadership", lab.server("a").move_leader(await tell.id_of("b")))
     await tell.asks("who leads, asks a", _led(lab, "a"))
-    await tell.asks("remove a, who asks", lab.server("a").remove(await tell.id_of("a")))
+    await tell.asks("remove a", lab.server("b").remove(await tell.id_of("a")))
     lab.told.append(f"a: {await lab.ended('a') or 'it runs'}")
     await tell.lists("b")
     await tell.asks("remove b, the last", lab.server("b").remove(await tell.id_of("b", by="b")))

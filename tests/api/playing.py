@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
-from shared import status
-from shared.kube import KubeError
+from shared import process, status
+from shared.kube import POD, Kind, KubeError
 from shared.testing import garbage
 from shared.testing.faults import Faults, writes
+from shared.testing.kubelet import Processes
 from shared.testing.outcome import HISTORY, Done, Named, Outcome, Reference
-from shared.testing.scenario import Scenario, Stage, Step
+from shared.testing.scenario import Scenario, Stage, Step, Unsafe
 from shared.testing.sweep import Failure, Oracle, Sweep, panics
 from tests.api.running import Asked, Operator
-from tests.api.world import MEMCACHED, World
+from tests.api.world import EVERYTHING, MEMCACHED, World
 
 QUIET = 0.5
 """Seconds without a request or a move after which all rest: news and a first retry come sooner."""
@@ -53,12 +55,43 @@ SCRIPTS: dict[str, Script] = {
 }
 
 
+@dataclass(frozen=True)
+class Cast:
+    """Who plays.
+
+    Attributes:
+        name: the operator's, as the summary has it.
+        kind: the resource's kind.
+        kinds: all that may be there, of which the end is compared.
+        database: makes the database of a new world; None where the operator brings its own.
+        operator: the operator over such a database; without it, memcached's.
+        patience: seconds without a write after which all rest though the resource is not as wanted: for so long timers
+            are waited for.
+        unstable: fields that may end otherwise where something went wrong.
+    """
+
+    name: str
+    kind: Kind
+    kinds: tuple[Kind, ...]
+    database: Callable[[], Any] = lambda: None
+    operator: Callable[[Any], process.Operator] | None = None
+    patience: float = QUIET
+    unstable: tuple[str, ...] = ()
+
+
+MEMCACHED_CAST = Cast("memcached", MEMCACHED, (MEMCACHED, *EVERYTHING, POD))
+
+
 class Run:
     """One run in a namespace of its own."""
 
-    def __init__(self, plane: ControlPlane, *, seed: int = 0) -> None:
-        self.world = World(plane, made=1000 * seed)
-        self.operator = Operator(plane.kubeconfig, self.world.namespace)
+    def __init__(self, plane: ControlPlane, *, seed: int = 0, cast: Cast = MEMCACHED_CAST) -> None:
+        self.cast = cast
+        self.database = cast.database()
+        processes = self.database if isinstance(self.database, Processes) else None
+        self.world = World(plane, made=1000 * seed, kinds=cast.kinds, processes=processes)
+        of = cast.operator(self.database) if cast.operator else None
+        self.operator = Operator(plane.kubeconfig, self.world.namespace, of=of)
         self.operator.start()
         self._here = True
 
@@ -75,7 +108,8 @@ class Run:
                 done[Done("created", Named(plural, name), own=True)] += 1
             elif asked.method == "DELETE" and asked.status == 200:
                 done[Done("deleted", Named(plural, name), own=True)] += 1
-        return Outcome(tuple(self.world.server.objects()), done)
+        state = self.database.state() if self.database is not None else None
+        return Outcome(tuple(self.world.server.objects()), done, state)
 
     def go(self, steps: Iterable[Step]) -> None:
         for step in steps:
@@ -83,7 +117,8 @@ class Run:
                 self.rest()
             workloads = self.world.workloads
             assert workloads is not None
-            stage = Stage(MEMCACHED, self.world.namespace, self.world.person, workloads, self.operator.fleet)
+            database = self.operator.fleet if self.database is None else self.database
+            stage = Stage(self.cast.kind, self.world.namespace, self.world.person, workloads, database)
             step.act(stage)
             if step.untold and self._here:
                 self.operator.restart()  # it looks at everything again
@@ -95,17 +130,18 @@ class Run:
     def rest(self) -> None:
         """Wait until nobody does anything any more; an operator that a fault has ended starts again."""
         since, before = time.monotonic(), -1
-        while time.monotonic() - since < QUIET:
+        while time.monotonic() - since < (QUIET if self._is_done() else self.cast.patience):
             if self.operator.crashed:
                 self.operator.revive()
             moves = self._move()
-            now = len(self.operator.wire.asked)
+            now = len(self.wrote if self._polls else self.operator.wire.asked)
             if moves or now != before or not self._told():
                 since, before = time.monotonic(), now
             looked = time.monotonic()
             time.sleep(LOOK)
             if time.monotonic() - looked > 1.5 * LOOK:
                 since = time.monotonic()
+        self._require_safe()
 
     def eventually(self, differs: Callable[[], list[str]]) -> list[str]:
         """What differs in the end, after it had its time."""
@@ -142,7 +178,27 @@ class Run:
 
     def _told(self) -> bool:
         """Whether every status tells of the newest spec."""
-        return not self._here or all(map(status.is_current, self.world.listed(MEMCACHED)))
+        return not self._here or all(map(status.is_current, self.world.listed(self.cast.kind)))
+
+    @property
+    def _polls(self) -> bool:
+        """Whether the operator looks at its database again and again, so that its reads tell nothing."""
+        return self.cast.patience > QUIET
+
+    def _is_done(self) -> bool:
+        """Whether no resource waits for what a timer would bring."""
+        if not self._polls or not self._here:
+            return True
+        return not any(status.is_true(found, status.RECONCILING) for found in self.world.listed(self.cast.kind))
+
+    def _require_safe(self) -> None:
+        """Make sure that nothing was done to the database that must not.
+
+        Raises:
+            Unsafe: it was.
+        """
+        if violations := getattr(self.database, "violations", None):
+            raise Unsafe("; ".join(violations[:3]))
 
 
 @dataclass(frozen=True)
@@ -157,16 +213,17 @@ class LiveCourse:
     scenario: Scenario
     reference: Reference
     writes: tuple[Asked, ...]
+    cast: Cast
 
     @classmethod
-    def learn(cls, plane: ControlPlane, scenario: Scenario) -> LiveCourse:
+    def learn(cls, plane: ControlPlane, scenario: Scenario, cast: Cast = MEMCACHED_CAST) -> LiveCourse:
         with ThreadPoolExecutor(2) as pool:
-            (one, asked), (other, _) = pool.map(lambda seed: _undisturbed(plane, scenario, seed), (0, 1))
-        return cls(plane, scenario, Reference(one, other), tuple(asked))
+            (one, asked), (other, _) = pool.map(lambda seed: _undisturbed(plane, scenario, seed, cast), (0, 1))
+        return cls(plane, scenario, Reference(one, other), tuple(asked), cast)
 
     def sweep(self, disturbance: str) -> Sweep:
         """Play it with the fault on each write."""
-        done = Sweep(f"memcached/{self.scenario} (API server)")
+        done = Sweep(f"{self.cast.name}/{self.scenario} (API server)")
         before = panics()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for failures in pool.map(partial(self._disturbed, disturbance), range(len(self.writes))):
@@ -181,12 +238,13 @@ class LiveCourse:
         """What did not hold of a run; None if it had fewer writes: how many statuses there are is a matter of time."""
         asked = self.writes[nth]
         name = f"{self.scenario}, {disturbance} {nth + 1} of {len(self.writes)} ({asked.method} {asked.path})"
-        run = Run(self.plane, seed=2 + nth)
+        run = Run(self.plane, seed=2 + nth, cast=self.cast)
+        unstable = (*UNSTABLE, *self.cast.unstable)
         try:
             run.go(self.scenario.given)
             SCRIPTS[disturbance](run.operator.wire.faults, nth)
             run.go(self.scenario.steps)
-            said = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=UNSTABLE))}
+            said = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=unstable))}
             if run.operator.wire.faults.pending:
                 return None
             if self.scenario.counted:
@@ -197,14 +255,14 @@ class LiveCourse:
             run.close()
 
 
-def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int) -> tuple[Outcome, list[Asked]]:
+def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int, cast: Cast) -> tuple[Outcome, list[Asked]]:
     """How it ends, and what was written on the way."""
-    run = Run(plane, seed=seed)
+    run = Run(plane, seed=seed, cast=cast)
     try:
         run.go(scenario.given)
         begins = len(run.wrote)
         run.go(scenario.steps)
-        reasons = {status.condition(found, status.READY).get("reason") for found in run.world.listed(MEMCACHED)}
+        reasons = {status.condition(found, status.READY).get("reason") for found in run.world.listed(cast.kind)}
         assert reasons == ({scenario.ends} if scenario.ends else set()), f"{scenario} ends with {reasons}"
         return run.outcome, run.wrote[begins:]
     finally:

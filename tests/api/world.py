@@ -26,6 +26,7 @@ from shared.kube import (
     Obj,
 )
 from shared.testing import Actor, Workloads
+from shared.testing.kubelet import Processes
 from shared.testing.served import NAMESPACE
 from tests.api.live import LiveServer
 
@@ -43,18 +44,29 @@ _numbers = itertools.count(1)
 class World:
     """A namespace of its own, a person with kubectl, and Kubernetes' controllers (played by `Workloads`).
 
+    Args:
+        kinds: all that there is to look at and to collect.
+        processes: what runs in pods.
+
     Attributes:
         person: whoever uses the cluster.
         workloads: the Deployment controller and the kubelet; they move whenever the test waits.
         server: what all of them talk to.
     """
 
-    def __init__(self, plane: ControlPlane, *, made: int = 0) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        made: int = 0,
+        kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
+        processes: Processes | None = None,
+    ) -> None:
         self.namespace = f"test-{next(_numbers)}"
-        self._live = LiveServer(plane, self.namespace, (MEMCACHED, *EVERYTHING, POD))
+        self._live = LiveServer(plane, self.namespace, kinds)
         self.server = self._live.as_server
         self.person = self._live.actor("person")
-        self.workloads: Workloads | None = Workloads(self.server, made=made)
+        self.workloads: Workloads | None = Workloads(self.server, processes=processes, made=made)
         self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
     def actor(self, name: str) -> Actor:

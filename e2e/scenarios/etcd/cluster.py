@@ -39,7 +39,7 @@ class EtcdCluster(Resource):
             now = self.ready_now()
             status = now["status"]
             assert len(status["members"]) == status["readyMembers"] == status["size"] == size, status
-            assert all(member["healthy"] and member["role"] != "learner" for member in status["members"]), status
+            assert all(member["healthy"] and member.get("role") != "learner" for member in status["members"]), status
             return now
 
         return until(f"{self.name} Ready with {size} members", look, seconds=seconds)
@@ -78,7 +78,7 @@ class EtcdCluster(Resource):
 
     def addresses(self) -> Sequence[str]:
         """Where clients may try: members that have voted before, by the addresses of their pods."""
-        learners = {member["name"] for member in self.members.values() if member["role"] == "learner"}
+        learners = {member["name"] for member in self.members.values() if member.get("role") == "learner"}
         return [
             pod["status"]["podIP"]
             for name, pod in sorted(self.pods().items())

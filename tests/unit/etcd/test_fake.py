@@ -53,7 +53,7 @@ async def test_a_second_cluster_beside_the_first_is_a_violation() -> None:
 
 
 async def test_removing_one_too_many_is_a_violation() -> None:
-    """etcd itself lets a member go that it has not seen for long, and counts who has started, not who is there."""
+    """Etcd itself lets a member go that it has not seen for long, and counts who has started, not who is there."""
     lab = FakeLab()
     tell = await grow(lab, "b", "c", "d")
     gone = await tell.id_of("d")

@@ -12,6 +12,7 @@ import pytest
 from operators.etcd import plan, recovery, resources, rolling, start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.layout import Layout
+from operators.etcd.layout import layout as derived
 from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
 from operators.etcd.start import Closed, New, Start
@@ -43,10 +44,9 @@ def lets_anybody_begin(patch: pytest.MonkeyPatch) -> None:
 
 def begins_whenever_nobody_answers(patch: pytest.MonkeyPatch) -> None:
     """Renders `new` where it sees no member."""
-    layout = plan.layout
 
     def hasty(resource: EtcdCluster, seen: Observed) -> Layout:
-        found = layout(resource, seen)
+        found = derived(resource, seen)
         return found if seen.members is not None else dataclasses.replace(found, start=New())
 
     patch.setattr(plan, "layout", hasty)
@@ -54,10 +54,9 @@ def begins_whenever_nobody_answers(patch: pytest.MonkeyPatch) -> None:
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
     """Gives the StatefulSet no more replicas than are wanted, whoever is a member."""
-    layout = plan.layout
 
     def eager(resource: EtcdCluster, seen: Observed) -> Layout:
-        found = layout(resource, seen)
+        found = derived(resource, seen)
         return dataclasses.replace(found, replicas=min(found.replicas, resource.spec.size))
 
     patch.setattr(plan, "layout", eager)

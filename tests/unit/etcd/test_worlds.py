@@ -191,7 +191,7 @@ def told(play: Play) -> Obj:
 async def require_well(play: Play) -> None:
     """Require what Ready promises, and that nothing is left to write."""
     [found] = play.stage.find()
-    etcd: FakeEtcd = play.world.database
+    etcd: FakeEtcd = play.stage.database
     cluster = etcd.cluster()
     size = found["spec"]["size"]
     assert not any(seat.learner for seat in cluster.now)

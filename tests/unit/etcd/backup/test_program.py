@@ -176,7 +176,9 @@ def test_data_is_fetched_and_sealed(tmp_path: Path) -> None:
     for path in (store, home):
         path.mkdir()
     (store / "a.db").write_bytes(SNAPSHOT)
-    assert run(tmp_path, Member(), "fetch", f"--volume={store}", "--file=a.db", f"--home={home}", "--newest=3.6")[0] == 0
+    assert (
+        run(tmp_path, Member(), "fetch", f"--volume={store}", "--file=a.db", f"--home={home}", "--newest=3.6")[0] == 0
+    )
     (home / "scratch" / "data" / "member").mkdir(parents=True)
     done = run(tmp_path, Member(), "seal", f"--home={home}", "--token=t1")
     assert done == (0, {"token": "t1", "revision": 7})

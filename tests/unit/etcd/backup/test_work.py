@@ -203,7 +203,11 @@ async def test_a_snapshot_without_a_record_is_fetched_too(store: Store, tmp_path
 @pytest.mark.parametrize(
     ("content", "error", "words"),
     [
-        (b"!" + SNAPSHOT[1:], SnapshotCorrupt, r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes"),
+        (
+            b"!" + SNAPSHOT[1:],
+            SnapshotCorrupt,
+            r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes",
+        ),
         (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name a sound one."),
         (SNAPSHOT[:-40], NotASnapshot, "it was cut off, or copied"),
         (b"", NotASnapshot, "0 bytes are no snapshot"),
