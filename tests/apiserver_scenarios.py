@@ -361,7 +361,7 @@ def a_pod_is_labelled(do: Do) -> None:
     seen = ["metadata.labels", "spec.containers", "status.phase"]
     running = {"automountServiceAccountToken": False, "containers": [container]}
     do("controller", "create", POD, {**pod, "spec": running}, see=seen)
-    labels = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it", "labels": {"serves": "clients"}}}
+    labels: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it", "labels": {"serves": "clients"}}}
     do("op", "apply", POD, labels, see=seen)
     do("op", "apply", POD, labels)
     do("op", "apply", POD, {**labels, "metadata": {**labels["metadata"], "labels": {}}}, see=seen[:1])

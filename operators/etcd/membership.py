@@ -228,7 +228,7 @@ def shrink_by_one(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
         surplus = [place for place in surplus if place.member in seen.down]
     if not surplus:
         return PASS
-    place = max(surplus, key=lambda place: (place.member in seen.down, place.number))
+    place = max(surplus, key=lambda place: (place.member in seen.down and not place.ready, place.number))
     member = place.member
     assert member is not None
     goal = f"{len(seen.members)} members are to be {resource.spec.size}"

@@ -134,6 +134,13 @@ class Observed:
         said = [place for place in self.places if place.status and place.status.leader == place.status.member_id]
         return max(said, key=lambda place: place.status.raft_term if place.status else 0, default=None)
 
+    @cached_property
+    def leader_id(self) -> int:
+        """Id of the leader as the newest term that anybody knows has it; it may itself not be reached. 0 if none."""
+        said = [place.status for place in self.places if place.status]
+        newest = max(said, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
+        return newest.leader if newest else 0
+
     @property
     def is_full(self) -> bool:
         """Whether etcd takes nothing but deletions, for some member's quota was used up."""
@@ -190,8 +197,14 @@ class Observed:
             return False
         if member is None or said is None or said.member_id != member.id or said.cluster_id != self.cluster_id:
             return False
-        ahead = self.leader.status if self.leader else None
-        return said.leader != 0 and ahead is not None and ahead.raft_index - said.raft_applied <= LAG
+        return said.leader != 0 and self._newest_index - said.raft_applied <= LAG
+
+    @cached_property
+    def _newest_index(self) -> int:
+        """The leader's; without it, the newest that anybody of this cluster knows."""
+        said = [place.status for place in self.places if place.status and place.status.cluster_id == self.cluster_id]
+        leading = self.leader.status if self.leader else None
+        return leading.raft_index if leading else max((status.raft_index for status in said), default=0)
 
     def lost(self, place: Place) -> bool:
         """Whether what the member there had written is gone, by evidence.

@@ -64,22 +64,25 @@ def removal_refusal(seen: Observed, member: Member) -> str:
 
     A learner may always go, for it counts for nothing. A voter that is down may go while the others are a quorum: that
     can only lower what is needed. A healthy voter may go only if all others are healthy: with one of them down, each
-    removal eats up what the cluster could still bear, and the one that is down may be the next that is needed.
+    removal eats up what the cluster could still bear, and the one that is down may be the next that is needed. One
+    that does not answer us and yet is ready, says the kubelet, counts as healthy here: it is we who are cut off. And a
+    leader must be reached to hand over before.
     """
     if seen.members is None:
         return "no quorum of members answers"
     if member.learner:
         return ""
-    healthy = member not in seen.down
-    left = Quorum.of(seen).without(healthy=healthy)
+    place = seen.place_of(member)
+    if seen.leader_id == member.id and place is not seen.leader:
+        return "it leads, and cannot be reached to hand over"
+    healthy = member not in seen.down or (place is not None and place.ready)
+    left = Quorum.of(seen).without(healthy=member not in seen.down)
     if left.voters == 0:
         return "it is the only voter"
-    if left.spare < 0:
-        return f"afterwards {left}"
     others = tuple(other for other in seen.down if other.id != member.id)
-    if healthy and others:
+    if others and (healthy or left.spare < 0):
         return f"{names(seen, others)} is down: afterwards only {left}"
-    return ""
+    return f"afterwards {left}" if left.spare < 0 else ""
 
 
 def restart_refusal(seen: Observed, place: Place) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared import status
+from shared import metrics, status
 from shared.kube import POD, Obj, resource_version
 from shared.testing.harness import View, look
 from shared.testing.outcome import Reference
@@ -66,8 +66,9 @@ class Course:
         """Play it undisturbed, in two worlds.
 
         Raises:
-            AssertionError: it does not end as it says it does, or differently each time.
+            AssertionError: it does not end as it says it does, or differently each time, or a reconcile is a defect.
         """
+        before = panics()
         starts = [await _given(World(subject, seed=seed), scenario) for seed in _SEEDS]
         plays = [Play(start.fork()) for start in starts]
         tracks = _Tracks(plays[0])
@@ -79,6 +80,7 @@ class Course:
         await plays[1].go(scenario.steps)
         for play in plays:
             _require_end(scenario, play.stage)
+        assert panics() == before, f"{scenario}: a reconcile ended in a defect; the log tells of it"
         reference = Reference(*(play.world.outcome for play in plays))
         return cls(subject, scenario, reference, tracks.writes, tracks.events, tracks.moments, tracks.halts[:-1])
 
@@ -133,6 +135,12 @@ def _gist(view: View) -> set[tuple[str, object]]:
         for kind, listing in view.items()
         for obj in listing["items"]
     }
+
+
+def panics() -> float:
+    """Reconciles of this process that ended in a defect, as the metric counts them."""
+    samples = [sample for family in metrics.PANICS.collect() for sample in family.samples]
+    return sum(sample.value for sample in samples if sample.name.endswith("_total"))
 
 
 async def _given(world: World, scenario: Scenario) -> World:

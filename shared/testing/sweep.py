@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from shared import metrics, reconciler
+from shared import reconciler
 from shared.kube import KubeError
-from shared.testing.course import Course
+from shared.testing.course import Course, panics
 from shared.testing.disturbance import Disturbance, Overwritten
 from shared.testing.outcome import HISTORY
 from shared.testing.play import Play
@@ -138,12 +138,6 @@ def _defects() -> Iterator[list[str]]:
         logger.removeHandler(told)
         if count := panics() - before:
             said += [f"{count:g} defects", *told.tracebacks]
-
-
-def panics() -> float:
-    """Reconciles of this process that ended in a defect, as the metric counts them."""
-    samples = [sample for family in metrics.PANICS.collect() for sample in family.samples]
-    return sum(sample.value for sample in samples if sample.name.endswith("_total"))
 
 
 class _Told(logging.Handler):

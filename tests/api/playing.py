@@ -14,11 +14,12 @@ from e2e.cluster.controlplane import ControlPlane
 from shared import process, status
 from shared.kube import POD, Kind, KubeError
 from shared.testing import garbage
+from shared.testing.course import panics
 from shared.testing.faults import Faults, writes
 from shared.testing.kubelet import Processes
 from shared.testing.outcome import HISTORY, Done, Named, Outcome, Reference
 from shared.testing.scenario import Scenario, Stage, Step, Unsafe
-from shared.testing.sweep import Failure, Oracle, Sweep, panics
+from shared.testing.sweep import Failure, Oracle, Sweep
 from tests.api.running import Asked, Operator
 from tests.api.world import EVERYTHING, MEMCACHED, World
 

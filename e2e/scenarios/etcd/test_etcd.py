@@ -57,6 +57,7 @@ def test_deleting_it_keeps_the_data_unless_that_was_asked_for(kubectl: Kubectl) 
     assert kubectl.get("persistentvolumeclaim", "data-kept-0")["status"]["phase"] == "Bound"
 
 
+@pytest.mark.long
 def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
     EtcdCluster.create(kubectl, size=1).await_ready(1)
     started = time.monotonic()
@@ -64,6 +65,7 @@ def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.long
 def test_members_serve_while_the_operator_is_gone(kubectl: Kubectl, etcd_operator: Operator) -> None:
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
@@ -72,6 +74,7 @@ def test_members_serve_while_the_operator_is_gone(kubectl: Kubectl, etcd_operato
     assert load.check() > 5
 
 
+@pytest.mark.long
 def test_a_missing_secret_is_waited_for_and_heals_when_it_appears(kubectl: Kubectl) -> None:
     kubectl.apply(EtcdCluster.manifest("demo", size=1, auth={"rootSecretName": "root"}))
     cluster = EtcdCluster(kubectl, "demo", Access(user="root", password="secret"))
@@ -130,6 +133,7 @@ def test_what_cannot_be_is_refused_at_apply(kubectl: Kubectl) -> None:
     cluster.await_ready(1)
 
 
+@pytest.mark.long
 def test_an_image_that_does_not_exist_stops_at_one_member_and_can_be_taken_back(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
@@ -144,6 +148,7 @@ def test_an_image_that_does_not_exist_stops_at_one_member_and_can_be_taken_back(
     assert load.check() > 50
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["small", "complete", "secure"])
 def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name: str) -> None:
     sample = str(SAMPLES / f"{name}.yaml")

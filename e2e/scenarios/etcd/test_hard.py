@@ -162,7 +162,7 @@ def test_07_a_lost_quorum_is_recovered_only_when_a_person_says_so(kubectl: Kubec
     assert cluster.cluster_id == identity
     cluster.change(recovery={"confirm": "something else"})
     time.sleep(5)
-    assert cluster.reason == "QuorumLost"
+    assert cluster.reason == "TokenRefused"
     cluster.change(recovery={"confirm": recovery["token"]})
     after = cluster.await_ready(3, seconds=300)["status"]
     assert after["clusterID"] != identity
@@ -196,7 +196,7 @@ def test_09_an_operator_cut_off_from_etcd_destroys_nothing(kubectl: Kubectl, etc
     addresses = [pod["status"]["podIP"] for pod in pods.values()]
     with cluster.load() as load:
         with runtime.cut_off(etcd_operator.pods, addresses):
-            cluster.change(size=1, version=NEWEST_36, quotaBackendBytes=1073741824)
+            cluster.change(size=1, snapshotCount=20000)
             message = cluster.await_reason("EtcdUnreachable", seconds=120)
             assert "NetworkPolicy" in message
             time.sleep(15)
@@ -311,7 +311,8 @@ def test_15_versions_that_would_hurt_are_refused_with_the_way_to_go(kubectl: Kub
 
 @pytest.mark.long
 def test_15_upgrades_roll_minor_by_minor_under_load_with_a_drain_between(kubectl: Kubectl) -> None:
-    cluster = EtcdCluster.create(kubectl, size=3, version=NEWEST_35, tls={"mode": "none"})
+    # 3.7 cannot replay what 3.5 wrote into the log: there must be a snapshot since.
+    cluster = EtcdCluster.create(kubectl, size=3, version=NEWEST_35, snapshotCount=100)
     identity = cluster.await_ready(3)["status"]["clusterID"]
     with cluster.load() as load:
         for version in (NEWEST_36, NEWEST_37):

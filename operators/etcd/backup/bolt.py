@@ -42,7 +42,7 @@ class Contents:
 
     Attributes:
         revision: of its newest change.
-        version: of etcd that its data is of, such as 3.6.0; empty before 3.5, which did not write it.
+        version: of etcd that its data is of, such as 3.6.0; empty where it is not written, as mostly before 3.5.
     """
 
     revision: int
@@ -64,7 +64,7 @@ async def contents(read: Read) -> Contents:
         revisions = [await keys.last(), await meta.get(b"scheduledCompactRev"), await meta.get(b"finishedCompactRev")]
         versions = [await meta.get(b"storageVersion"), await cluster.get(b"clusterVersion") if cluster else None]
         return Contents(
-            revision=max(1, *(int.from_bytes(found[:8], "big") for found in revisions if found)),
+            revision=max([1, *(int.from_bytes(found[:8], "big") for found in revisions if found)]),
             version=max((found.decode() for found in versions if found), key=_by_number, default=""),
         )
     except (struct.error, IndexError, UnicodeDecodeError) as error:

@@ -9,7 +9,6 @@ from typing import Any
 
 from shared.kube import Obj
 
-
 INTERRUPTED = "Interrupted"
 """Reason of a program that was told to end: by whom, it does not know."""
 

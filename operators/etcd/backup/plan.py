@@ -83,7 +83,7 @@ class Planner:
         pod = pods.snapshot_pod(
             self.settings, backup, cluster, choice.name, choice.said, attempt=attempt, told=told, keep=keep
         )
-        return Step.wait(RUNNING, told, Apply(POD, pod))
+        return Step.wait(RUNNING, told, Apply(POD, pod, unchanged=True))  # one that is there counts: it is looked at
 
 
 def refuse_contradictions(backup: EtcdBackup, _seen: Observed, _now: datetime) -> Step:
@@ -116,7 +116,7 @@ def wait_after_failure(backup: EtcdBackup, seen: Observed, now: datetime) -> Ste
     if seen.pod is None:
         return PASS
     going = () if seen.pod["metadata"].get("deletionTimestamp") else (Delete(POD, seen.pod),)
-    return Step.wait("TryingAgain", message, *going, requeue=1)
+    return Step(going, Progress.WAITING, came_to.reason, message, warning=True, requeue=1)
 
 
 def require_everything(_backup: EtcdBackup, seen: Observed, _now: datetime) -> Step:

@@ -119,7 +119,7 @@ def snapshot_pod(
         _SNAPSHOT,
         {ATTEMPT: str(attempt), TOLD: told},
         seconds=600 + said.db_size // SLOWEST,
-        placement=_nodes(cluster),
+        more=_nodes(cluster),
         containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
         volumes=volumes,
     )
@@ -205,13 +205,15 @@ def _made_of(
     }
     seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
     claim = {"claimName": resources.volume_name(resource, number)}
+    # 3.4 looks its own name up before it restores, and without a member's pod nobody else tells it.
+    known = [{"ip": "127.0.0.1", "hostnames": [resources.host(resource, member)]}]
     return _pod(
         resources.owner(resource, settings.operator),
         name,
         _RESTORE,
         {recovery.TOKEN: token},
         seconds=None,
-        placement=resource.spec.placement(),
+        more=resource.spec.placement() | {"hostAliases": known},
         containers=[_ours(settings, "seal", seal, [home])],
         init=[_ours(settings, "fetch", fetch, [home, *([mount] if mount else ())]), etcd],
         volumes=[{"name": resources.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
@@ -236,7 +238,7 @@ def _pod(
     annotations: Obj,
     *,
     seconds: int | None,
-    placement: Obj,
+    more: Obj,
     containers: list[Obj],
     volumes: list[Obj],
     init: list[Obj] | None = None,
@@ -249,7 +251,7 @@ def _pod(
         "terminationGracePeriodSeconds": 30,
         "containers": containers,
         "volumes": volumes,
-        **placement,
+        **more,
     }
     if init:
         spec["initContainers"] = init

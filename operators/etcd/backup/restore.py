@@ -58,7 +58,9 @@ def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now:
     told = f"{snapshot.location} becomes the data that the cluster begins with."
     if pod is None:
         claim = pods.seed_volume(settings, resource)
-        return Step.wait(RESTORING, told, Apply(PERSISTENT_VOLUME_CLAIM, claim), Apply(POD, made))
+        # An old wish would put the snapshot's data in the place of a member that has lived on since.
+        wanted = ((PERSISTENT_VOLUME_CLAIM, claim), (POD, made))
+        return Step.wait(RESTORING, told, *(Apply(kind, obj, unchanged=True) for kind, obj in wanted))
     if pod["metadata"].get("deletionTimestamp"):
         return Step.wait(RESTORING, f"{told} The pod of an earlier try ends.", requeue=AGAIN)
     if _noted(pod, pods.RECIPE) != _noted(

@@ -52,7 +52,7 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
         )
         del made["metadata"]["ownerReferences"]
         made["metadata"]["labels"][SCHEDULED] = resource.uid
-        actions.append(Apply(API.kind, made))
+        actions.append(Apply(API.kind, made, unchanged=True))  # by an old status, one that is over would come back
     left = None if following is None else (following - now).total_seconds()
     return Step(tuple(actions), requeue=left)
 

@@ -75,7 +75,7 @@ class Record:
         size: bytes, checksum included.
         sha256: of the whole file, in hexadecimal.
         revision: of the newest change in it.
-        version: of etcd that its data is of, such as 3.6.0; empty before 3.5.
+        version: of etcd that its data is of, such as 3.6.0; empty where it does not tell, as mostly before 3.5.
         cluster_id: in etcd, 16 hexadecimal digits.
         member: name of the member that gave it out.
         taken: when, in RFC 3339.

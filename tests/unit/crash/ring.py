@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +20,9 @@ from shared.ownership import Owner
 from shared.plan import PASS, Apply, Call, Delete, Plan, Step, follow
 from shared.queue import Key
 from shared.testing.harness import NAMESPACE
-from shared.testing.scenario import Subject
+from shared.testing.kubelet import Fate
+from shared.testing.requests import Aimed
+from shared.testing.scenario import Subject, Unsafe
 from shared.testing.served import CONFIG_MAP
 
 RING = Kind("example.com", "v1", "Ring", "rings")
@@ -264,6 +267,39 @@ class KnowsNoOther(RingOperator):
         if ring.status and not known:
             raise KeyError(ring.name)
         return super().keep_service(ring, seen, now)
+
+
+@dataclass
+class Guarded(Members):
+    """Members that run nowhere, of whom none may be removed, and whose Service must not be touched."""
+
+    violations: list[str] = field(default_factory=list)
+
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+        return Fate()
+
+    def end(self, uid: str) -> None:
+        pass
+
+    def witness(self, asked: Aimed, live: Obj | None) -> None:
+        if asked.kind == SERVICE and live is not None:
+            self.violations.append(f"the operator writes to {live['metadata']['name']}")
+            raise Unsafe(self.violations[-1])
+
+
+@dataclass
+class WaitsBetween(RingOperator):
+    """Adds a member only when the Ring has not changed for so many seconds."""
+
+    seconds: float = 6.0
+    since: datetime | None = None
+
+    def keep_members(self, ring: Ring, seen: Seen, now: datetime) -> Step:
+        self.since = self.since or now
+        left = self.seconds - (now - self.since).total_seconds()
+        if len(seen.members) < ring.size and left > 0:
+            return Step.wait("Waiting", "a member joins soon", requeue=left)
+        return super().keep_members(ring, seen, now)
 
 
 def subject(operator: type[RingOperator]) -> Subject:

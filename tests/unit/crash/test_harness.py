@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES, Disturbance
 from shared.testing.outcome import Outcome, Reference
 from shared.testing.play import Play, World
-from shared.testing.scenario import Scenario, apply, at_once, away, delete, edit, later
+from shared.testing.scenario import Scenario, Subject, Unsafe, apply, at_once, away, delete, edit, later
 from shared.testing.scoreboard import Scoreboard
 from shared.testing.served import CONFIG_MAP
 from shared.testing.sweep import Oracle, sweep
@@ -134,6 +135,23 @@ async def test_time_can_be_let_pass() -> None:
     await Play(world).go((later(3600), apply()))
     [(_, ring_made)] = world.server.objects(ring.RING)
     assert (before, ring_made["metadata"]["creationTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
+
+
+async def test_short_timers_are_waited_for_and_longer_ones_ring_as_if_no_time_had_passed() -> None:
+    patient = Subject("ring", lambda members: ring.WaitsBetween(members).controller, ring.Members, patience=10.0)
+    course = await Course.learn(patient, CREATE)
+    assert course.reference.outcome.database == {"members": 2}
+    hasty = dataclasses.replace(patient, patience=5.0)
+    with pytest.raises(AssertionError, match=r"ends with \['Waiting'\] rather than Ready"):
+        await Course.learn(hasty, CREATE)
+
+
+async def test_what_must_never_be_done_to_a_database_is_told_though_the_operator_survives_it() -> None:
+    guarded = dataclasses.replace(RIGHT, database=ring.Guarded)
+    await Course.learn(guarded, CREATE)
+    edited = Scenario("edited", (edit(SERVICE, {"spec": {"ports": None}}),), given=(apply(),))
+    with pytest.raises(Unsafe, match="the operator writes to cache"):
+        await Course.learn(guarded, edited)
 
 
 def outcome(**fields: object) -> Outcome:

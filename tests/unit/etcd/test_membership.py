@@ -321,6 +321,24 @@ def test_an_operator_that_sees_a_minority_removes_nobody() -> None:
     assert made.verdict.reason == "ScaleDownHeld"
 
 
+def test_a_member_that_cannot_be_reached_and_is_ready_counts_as_healthy_where_it_would_be_removed() -> None:
+    resource = cluster(3, recorded=range(5))
+    made = plan(resource, seen(resource, VOTER, VOTER, VOTER, DOWN, replace(DOWN, runs=True, ready=True)))
+    assert acts(made.actions) == ["remove demo-3"], "the one that is down goes before it"
+    alone = plan(resource, seen(resource, VOTER, DOWN, VOTER, VOTER, replace(DOWN, runs=True, ready=True)))
+    assert acts(alone.actions) == []
+    assert alone.verdict.reason == "ScaleDownHeld"
+
+
+def test_a_leader_that_cannot_be_reached_is_not_removed_and_the_others_are_healthy_all_the_same() -> None:
+    resource = cluster(1)
+    world = seen(resource, VOTER, VOTER, replace(DOWN, runs=True, ready=True), leader=2)
+    assert [place.name for place in world.healthy_voters] == ["demo-0", "demo-1"]
+    made = plan(resource, world)
+    assert acts(made.actions) == []
+    assert "demo-2 is not removed yet: it leads, and cannot be reached to hand over" in made.verdict.message
+
+
 def test_a_missing_low_number_is_filled_before_the_surplus_goes() -> None:
     resource = cluster(3, recorded=[0, 2, 3])
     assert acts(plan(resource, seen(resource, VOTER, ABSENT, VOTER, VOTER)).actions) == [

@@ -13,7 +13,6 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.arguments import REFUSED
 from operators.etcd.flags import arguments
 from operators.etcd.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
-from operators.etcd.start import Closed
 from operators.etcd.versions import Version
 from shared.spec import InvalidSpec
 
@@ -97,7 +96,7 @@ def test_no_flag_that_the_operator_sets_can_be_given_again(spec_of: Any) -> None
     resource = EtcdCluster.parse(
         {"metadata": {"name": "demo", "namespace": "default", "uid": "u-1"}, "spec": {"size": 3, **spec_of}}
     )
-    given = [argument.partition("=")[0] for argument in arguments(resource, Closed())]
+    given = [argument.partition("=")[0] for argument in arguments(resource)]
     may_be_given_more_than_once = {"--feature-gates"}
     taken = [flag for flag in given if not re.match(REFUSED, flag) and not re.match(REFUSED, f"{flag}=x")]
     assert set(taken) <= may_be_given_more_than_once

@@ -250,7 +250,7 @@ def test_whatever_is_lost_the_operator_loses_nothing_more(size: int, version: st
 
 
 @pytest.mark.long
-@often(1500)
+@often(400)
 @given(SIZES, VERSIONS, events(spared=True))
 def test_while_a_quorum_keeps_its_disks_everything_heals_at_length(
     size: int, version: str, happens: list[Event]
@@ -259,7 +259,7 @@ def test_while_a_quorum_keeps_its_disks_everything_heals_at_length(
 
 
 @pytest.mark.long
-@often(1500)
+@often(400)
 @given(SIZES, VERSIONS, events(spared=False))
 def test_whatever_is_lost_the_operator_loses_nothing_more_at_length(
     size: int, version: str, happens: list[Event]

@@ -10,12 +10,13 @@ from operators.memcached.__main__ import controller
 from operators.memcached.certificates import PATIENCE, Served
 from operators.memcached.observe import Observed
 from operators.memcached.plan import SECRETS_AGAIN
-from operators.memcached.secrets import Problem, Secrets, fingerprint
+from operators.memcached.secrets import Secrets, fingerprint
 from operators.memcached.template import SECRETS
 from shared.kube import DEPLOYMENT, POD, SECRET, Obj
 from shared.options import parse_options
 from shared.pem import Pair
 from shared.plan import Call, Progress
+from shared.secrets import Problem
 from shared.testing.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import Fleet, certificate, der, secret, tls_secret
 from tests.unit.memcached.world import crew, plan, pod, resource

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.backup import places, pods, program, work
+from operators.etcd.backup import bolt, places, pods, program, work
 from operators.etcd.backup.bolt import Contents
+from operators.etcd.backup.store import AccessDenied
 from operators.etcd.database import Access, Denied, Endpoint, Status, Unreachable
 from operators.etcd.stores import S3, VolumeStore
+from shared import logs
 from tests.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 from tests.unit.etcd.backup.test_snapshot import sealed
 from tests.unit.etcd.world import SETTINGS, cluster
@@ -64,14 +66,14 @@ def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
     async def contents(_: Any) -> Contents:
         return Contents(7, "3.6.0")
 
-    monkeypatch.setattr(work.bolt, "contents", contents)
-    monkeypatch.setattr(program.logs, "configure", lambda *_: None)
+    monkeypatch.setattr(bolt, "contents", contents)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
 
 
 def run(tmp_path: Path, member: Member, *arguments: str) -> tuple[int, dict[str, Any]]:
     """The exit code, and the termination message."""
     message = tmp_path / "termination-log"
-    code = program.main([*arguments, f"--termination-log={message}"], member.connect)  # type: ignore[arg-type]
+    code = program.main([*arguments, f"--termination-log={message}"], member.connect)
     return code, json.loads(message.read_bytes())
 
 
@@ -144,7 +146,7 @@ def test_told_to_end_it_leaves_nothing_half_done(tmp_path: Path) -> None:
 
 def test_pruning_that_fails_does_not_undo_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def prune(*_: object) -> list[str]:
-        raise program.AccessDenied("may not delete.")
+        raise AccessDenied("may not delete.")
 
     monkeypatch.setattr(work, "prune", prune)
     code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
@@ -162,7 +164,7 @@ def test_an_endless_warning_does_not_hide_that_the_snapshot_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def prune(*_: object) -> list[str]:
-        raise program.AccessDenied("no" * 4_000)
+        raise AccessDenied("no" * 4_000)
 
     monkeypatch.setattr(work, "prune", prune)
     code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")

@@ -57,7 +57,7 @@ def test_what_follows_a_snapshot_is_not_of_it(more: bytes) -> None:
 
 def test_a_file_of_a_data_directory_is_no_snapshot() -> None:
     with pytest.raises(
-        NotASnapshot, match="4096 bytes are no snapshot with a checksum .* copied from a data directory"
+        NotASnapshot, match=r"4096 bytes are no snapshot with a checksum .* copied from a data directory"
     ):
         verify(SNAPSHOT[:4096])
 
@@ -84,7 +84,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"file": 1}', RECORD.to_json().replace("true", '"yes"')])
 def test_what_is_no_record_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         Record.from_json(text)
 
 

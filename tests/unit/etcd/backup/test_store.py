@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from operators.etcd.backup import s3
 from operators.etcd.backup.store import (
@@ -16,12 +17,14 @@ from operators.etcd.backup.store import (
     SnapshotMissing,
     Store,
     StoreError,
+    StoreFull,
     StoreRefused,
     StoreUnreachable,
 )
 from operators.etcd.backup.volume import Volume
 from tests.object_store import ObjectStore
 from tests.unit.etcd.backup.conftest import bucket_of
+from tests.unit.etcd.backup.states import names_in
 
 LONG = os.urandom(2 * BLOCK + 4711)
 
@@ -56,11 +59,15 @@ async def test_a_piece_is_read_by_itself(store: Store) -> None:
 
 
 async def test_a_draft_that_is_not_kept_is_nowhere(store: Store) -> None:
-    with pytest.raises(ZeroDivisionError):
+
+    async def give_up() -> None:
         async with store.draft("demo-1/a.db") as draft:
             for block in blocks_of(LONG):
                 await draft.write(block)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await give_up()
     assert await store.names("demo-1") == []
     with pytest.raises(SnapshotMissing):
         await content_of(store, "demo-1/a.db")
@@ -101,7 +108,7 @@ async def test_an_interrupted_draft_leaves_no_parts(objects: ObjectStore) -> Non
                 await asyncio.sleep(60)
 
         task = asyncio.create_task(upload())
-        while not objects.uploads(name):
+        while not objects.uploads(name):  # noqa: ASYNC110 - it is the store that tells
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
@@ -127,7 +134,7 @@ async def test_a_store_that_does_not_list_uploads_takes_files_all_the_same(
     async with bucket_of(objects, name) as store:
 
         async def refuse(**_: object) -> None:
-            raise s3.ClientError({"Error": {"Code": code, "Message": "no"}}, "ListMultipartUploads")
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, "ListMultipartUploads")
 
         monkeypatch.setattr(store._s3, "list_multipart_uploads", refuse)
         await keep(store, "a.db", b"whole")
@@ -153,7 +160,7 @@ async def test_what_a_killed_process_left_on_a_volume_is_written_over(tmp_path: 
     store = Volume(tmp_path)
     (tmp_path / ".a.db.partial").write_bytes(b"of an earlier try" * 100)
     await keep(store, "a.db", b"whole")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]
+    assert names_in(tmp_path) == ["a.db"]
     assert (tmp_path / "a.db").read_bytes() == b"whole"
 
 
@@ -198,7 +205,7 @@ async def test_a_store_that_does_not_answer_is_named(objects: ObjectStore, monke
         ("AccessDenied", AccessDenied, "must let this key list, get, put and delete objects"),
         ("InvalidAccessKeyId", AccessDenied, "mend the key in the credentials' Secret"),
         ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: mend region or endpoint"),
-        ("QuotaExceeded", s3.StoreFull, "Make room in bucket"),
+        ("QuotaExceeded", StoreFull, "Make room in bucket"),
         ("InvalidRequest", StoreRefused, "says InvalidRequest: no."),
     ],
 )
@@ -209,7 +216,7 @@ async def test_what_the_store_refuses_is_told(
     async with bucket_of(objects, name) as store:
 
         async def refuse(**_: object) -> None:
-            raise s3.ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
 
         monkeypatch.setattr(store._s3, "put_object", refuse)
         with pytest.raises(error, match=words):
@@ -229,4 +236,4 @@ async def test_what_the_system_refuses_is_told(
     with pytest.raises(StoreError) as caught:
         await keep(Volume(tmp_path), "a.db", b"x")
     assert type(caught.value).__name__ == error
-    assert list(tmp_path.iterdir()) == [], "nothing is left of it"
+    assert names_in(tmp_path) == [], "nothing is left of it"

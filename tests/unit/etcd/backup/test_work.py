@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operators.etcd.backup import work
+from operators.etcd.backup import bolt, work
 from operators.etcd.backup.bolt import Contents
 from operators.etcd.backup.snapshot import Record
 from operators.etcd.backup.store import (
@@ -28,6 +29,7 @@ from operators.etcd.backup.store import (
 from operators.etcd.backup.volume import Volume
 from operators.etcd.backup.work import Order
 from operators.etcd.database import Status, Unreachable
+from tests.unit.etcd.backup.states import names_in
 from tests.unit.etcd.backup.test_snapshot import sealed
 
 DATABASE = b"a database of etcd" + bytes(BLOCK + 1024 - 18)
@@ -43,7 +45,7 @@ def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
     async def contents(read: Any) -> Contents:
         return Contents(7, (await read(0, 64)).partition(b"version ")[2].partition(b";")[0].decode() or "3.6.0")
 
-    monkeypatch.setattr(work.bolt, "contents", contents)
+    monkeypatch.setattr(bolt, "contents", contents)
 
 
 class Member:
@@ -243,7 +245,7 @@ async def test_a_full_volume_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(work.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(StoreFull):
         await fetch(store, tmp_path)
 
@@ -270,7 +272,7 @@ async def seal(home: Path, token: str = "t1", *, replace: bool = False) -> Conte
 async def test_what_was_restored_becomes_the_data(tmp_path: Path) -> None:
     restored(tmp_path)
     assert (await seal(tmp_path)).revision == 7
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert names_in(tmp_path) == ["data"]
     assert holds(tmp_path) == "new"
 
 

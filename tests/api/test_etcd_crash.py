@@ -1,0 +1,129 @@
+"""Scenarios of the crash harness for etcd on a real API server; its members are those of `FakeEtcd`.
+
+One of them at once, the rest by `make test-long`. In memory there are many more (`tests/unit/etcd/test_crash.py`): here
+it counts that the API server is a real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, cast
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from operators.etcd import membership
+from operators.etcd.__main__ import OPERATOR, clusters
+from operators.etcd.database import Access, Endpoint, Server
+from shared import process
+from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.testing.kubelet import Fate
+from shared.testing.scenario import Scenario
+from shared.testing.scoreboard import Scoreboard
+from tests.api.playing import Cast, LiveCourse
+from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER
+from tests.etcd_scenarios import ETCD, SCENARIOS, issued
+from tests.unit.etcd.fake import FakeEtcd
+
+PLAYED = {
+    "create one",
+    "create",
+    "there and back",
+    "another lost with its volume",
+    "one lost while nobody watches",
+    "upgraded",
+    "owned objects deleted",
+    "the StatefulSet orphans its pods",
+    "restored",
+    "a quorum lost and recovered",
+}
+AT_ONCE = "create one"
+DISTURBANCES = ("a crash after", "an answer lost", "409")
+
+
+@dataclass
+class Shared(FakeEtcd):
+    """The same for two threads: the operator's and the kubelet's."""
+
+    lock: Any = field(default_factory=threading.RLock)
+
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+        with self.lock:
+            return super().run(pod, claims)
+
+    def end(self, uid: str) -> None:
+        with self.lock:
+            super().end(uid)
+
+    def state(self) -> Any:
+        with self.lock:
+            return super().state()
+
+    def connect(self, endpoint: Endpoint, access: Access) -> Server:
+        return cast("Server", _Locked(super().connect(endpoint, access), self.lock))
+
+
+class _Locked:
+    """A server that answers while nobody else changes anything: no answer of a fake waits for anything."""
+
+    def __init__(self, server: Server, lock: Any) -> None:
+        self._server = server
+        self._lock = lock
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._server, name)
+
+        async def answer(*arguments: Any) -> Any:
+            with self._lock:
+                return await asked(*arguments)
+
+        return answer
+
+
+def operator(etcd: Shared) -> process.Operator:
+    return replace(
+        OPERATOR, controllers=lambda options: (replace(clusters(options, etcd.connect), issue=issued),), admissions=()
+    )
+
+
+CAST = Cast(
+    "etcd",
+    ETCD_CLUSTER,
+    (ETCD_CLUSTER, ETCD_BACKUP, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD),
+    database=Shared,
+    operator=operator,
+    patience=6.5,
+    unstable=ETCD.unstable,
+)
+
+CASES = [
+    pytest.param(
+        scenario,
+        disturbance,
+        id=f"{scenario}-{disturbance}",
+        marks=() if scenario.name == AT_ONCE and disturbance == DISTURBANCES[0] else pytest.mark.long,
+    )
+    for scenario in SCENARIOS
+    if scenario.name in PLAYED
+    for disturbance in DISTURBANCES
+]
+
+learn = cache(LiveCourse.learn)
+
+
+@pytest.fixture(autouse=True)
+def at_once() -> Iterator[None]:
+    """No member of the fake has to be connected for a while before there is another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(membership, "CONNECTED", 0.0)
+        yield
+
+
+@pytest.mark.parametrize(("scenario", "disturbance"), CASES)
+def test_it_ends_as_if_nothing_had_happened(
+    plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(learn(plane, scenario, CAST).sweep(disturbance))

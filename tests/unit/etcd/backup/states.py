@@ -1,0 +1,100 @@
+"""EtcdBackups, and pods that do a piece of work, in every state: as data."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup import pods
+from operators.etcd.backup_api import SCHEDULED, EtcdBackup
+from operators.etcd.database import Status
+from shared.kube import Obj
+from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
+
+VOLUME: Obj = {"volume": {"claimName": "snapshots", "path": "etcd"}}
+BUCKET: Obj = {"s3": {"bucket": "orders", "prefix": "etcd", "credentialsSecret": "keys"}}
+
+BEGAN = "2026-01-01T11:59:00Z"
+ENDED = "2026-01-01T11:59:30Z"
+
+KEPT: Obj = {
+    "file": "demo-u-1/nightly-b-1.db",
+    "size": 4128,
+    "sha256": "0" * 64,
+    "revision": 7,
+    "version": "3.6.0",
+    "member": "demo-1",
+}
+"""What the program says of a snapshot that it has taken."""
+
+
+def backup(status: Obj | None = None, *, name: str = "nightly", scheduled: bool = False, **spec: Any) -> EtcdBackup:
+    """An EtcdBackup `default/nightly` of the cluster demo."""
+    labels = {SCHEDULED: UID} if scheduled else {}
+    metadata = {"name": name, "namespace": "default", "uid": "b-1", "generation": 1, "labels": labels}
+    given = {"clusterName": "demo", "destination": VOLUME, **spec}
+    return EtcdBackup.parse({"metadata": metadata, "spec": given, "status": status or {}})
+
+
+def said_by(number: int, *, leader: int = 0, applied: int = 1000, **more: Any) -> Status:
+    """What a member says of itself.
+
+    Args:
+        leader: number of who leads; -1 for nobody.
+    """
+    voice = member_id(leader) if leader >= 0 else 0
+    given = {"cluster_id": CLUSTER_ID, "member_id": member_id(number), **more}
+    cluster_id, own = given.pop("cluster_id"), given.pop("member_id")
+    return Status(cluster_id, own, voice, "3.6.8", 10, 2, applied, applied, 4096, 2048, **given)
+
+
+def snapshot_pod(
+    resource: EtcdBackup | None = None, *, attempt: int = 1, of: EtcdCluster | None = None, **status: Any
+) -> Obj:
+    """The pod that takes a snapshot of demo-1, as it is in the API."""
+    resource = resource or backup()
+    made = pods.snapshot_pod(
+        SETTINGS, resource, of or cluster(), "demo-1", said_by(1), attempt=attempt, told="It gives it.", keep=None
+    )
+    return there(made, "p-1", **status)
+
+
+def there(made: Obj, uid: str, **status: Any) -> Obj:
+    """An object as it was applied, now in the API."""
+    metadata = made["metadata"] | {"uid": uid, "creationTimestamp": BEGAN}
+    return made | {"metadata": metadata, "status": {"phase": "Running", "startTime": BEGAN, **status}}
+
+
+def ended(*said: Obj | str, code: int = 0, finished: str = ENDED, **status: Any) -> Obj:
+    """The status of a pod that has come to its end; the last of its containers may have failed.
+
+    Args:
+        said: the termination message of each of its containers.
+    """
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in said]
+    codes = [0] * (len(texts) - 1) + [code]
+    known = [
+        {"name": f"c-{n}", "state": {"terminated": {"exitCode": code, "message": text, "finishedAt": finished}}}
+        for n, (text, code) in enumerate(zip(texts, codes, strict=True))
+    ]
+    return {"phase": "Failed" if code else "Succeeded", "containerStatuses": known, **status}
+
+
+def failed(reason: str = "StoreFull", message: str = "The volume is full.", **more: Any) -> Obj:
+    return ended({"reason": reason, "message": message}, code=1, **more)
+
+
+def leaving(pod: Obj) -> Obj:
+    return pod | {"metadata": pod["metadata"] | {"deletionTimestamp": ENDED}}
+
+
+def names_in(path: Path) -> list[str]:
+    """What a directory holds."""
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,218 @@
+"""What is found of snapshots: where they are, whether that place is there, and which one a cluster is to begin with."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from operators.etcd.__main__ import backups, clusters
+from operators.etcd.api import EtcdCluster
+from operators.etcd.backup import places, view
+from operators.etcd.backup.observe import observer
+from operators.etcd.backup_api import API, SCHEDULED, EtcdBackup
+from operators.etcd.stores import S3, VolumeStore
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kube, Obj
+from shared.queue import Key
+from shared.secrets import Problem
+from shared.testing.apiserver import ApiServer
+from shared.testing.harness import look
+from tests.etcd_scenarios import OPTIONS
+from tests.unit.etcd.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
+from tests.unit.etcd.fake import FakeEtcd
+from tests.unit.etcd.world import SETTINGS, UID, cluster
+
+CLUSTERS, BACKUPS = clusters(OPTIONS), backups(OPTIONS)
+STORE = VolumeStore(claim_name="snapshots", path="etcd")
+BUCKETED = S3(bucket="orders", prefix="etcd/", credentials_secret="keys")
+
+
+class Cluster:
+    """An API server, and what an operator finds there."""
+
+    def __init__(self) -> None:
+        self.server = ApiServer([CLUSTERS.kind, API.kind])
+        self.kube = Kube(self.server, manager="etcd-operator")
+        self.person = self.server.actor("kubectl")
+
+    def has(self, kind: Any, name: str, *, labels: Obj | None = None, **body: Any) -> Obj:
+        head = {"apiVersion": kind.api_version, "kind": kind.name}
+        metadata = {"name": name, "namespace": "default", "labels": labels or {}}
+        made = self.person.create(kind, {**head, "metadata": metadata, **body})
+        if status := body.get("status"):
+            made = self.person.merge(kind, "default", name, {"status": status}, subresource="status")
+        return made
+
+    def with_claim(self) -> None:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        self.has(PERSISTENT_VOLUME_CLAIM, "snapshots", spec=spec)
+
+    def with_keys(self, **keys: str) -> None:
+        self.has(SECRET, "keys", data={key: base64.b64encode(text.encode()).decode() for key, text in keys.items()})
+
+    async def problem(self, store: VolumeStore | S3) -> Problem | None:
+        return await places.problem(self.kube, "default", "spec.destination", store)
+
+    async def view(self, resource: EtcdCluster) -> view.BackupView:
+        cache = CLUSTERS.cache(lambda _: None)
+        for kind, listing in look(CLUSTERS, self.server).items():
+            cache.replace(kind, None, listing)
+        return await view.observe(resource, cache, self.kube)
+
+
+# Places.
+
+
+def test_where_a_file_is_is_told_in_one_line() -> None:
+    assert places.location(STORE, "demo-1/a.db") == "volume://snapshots/etcd/demo-1/a.db"
+    assert places.location(VolumeStore(claim_name="c"), "a.db") == "volume://c/a.db"
+    assert places.location(BUCKETED, "demo-1/a.db") == "s3://orders/etcd/demo-1/a.db"
+    assert places.location(S3(bucket="orders", credentials_secret="k"), "a.db") == "s3://orders/a.db"
+
+
+async def test_a_volume_that_is_not_there_is_named() -> None:
+    there = Cluster()
+    found = await there.problem(STORE)
+    assert found == Problem(
+        "VolumeMissing",
+        "spec.destination.volume: there is no PersistentVolumeClaim snapshots in this namespace. Make it, or name "
+        "another.",
+    )
+    there.with_claim()
+    assert await there.problem(STORE) is None
+
+
+async def test_a_bucket_needs_both_keys_in_its_secret() -> None:
+    there = Cluster()
+    found = await there.problem(BUCKETED)
+    assert found is not None
+    assert (found.reason, "spec.destination.s3: there is no Secret keys" in found.message) == ("SecretMissing", True)
+    there.with_keys(accessKeyID="a")
+    found = await there.problem(BUCKETED)
+    assert found is not None
+    assert found.message == "spec.destination.s3: Secret keys has no secretAccessKey. Give it."
+    there.person.merge(SECRET, "default", "keys", {"data": {"secretAccessKey": "Yg=="}})
+    assert await there.problem(BUCKETED) is None
+
+
+# What a cluster is to begin with.
+
+
+def new(source: Obj) -> EtcdCluster:
+    return cluster(recorded=None, restore={"from": source})
+
+
+FILE: Obj = {**VOLUME, "file": "demo-1/a.db"}
+COMPLETE: Obj = {"phase": "Complete", "completedAt": ENDED, "file": "demo-9/a.db"}
+
+
+async def test_a_file_of_a_store_is_found_where_it_is_said_to_be() -> None:
+    there = Cluster()
+    found = await there.view(new(FILE))
+    assert (found.snapshot, found.problem and found.problem.reason) == (None, "VolumeMissing")
+    assert found.problem is not None
+    assert found.problem.message.startswith("spec.restore.from.volume: ")
+    there.with_claim()
+    found = await there.view(new(FILE))
+    assert (found.snapshot, found.problem) == (view.Snapshot(STORE, "demo-1/a.db"), None)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({}, "BackupUnfinished"),
+        ({"phase": "Running"}, "BackupUnfinished"),
+        (COMPLETE | {"completedAt": None}, "BackupUnfinished"),
+        ({"phase": "Failed", "completedAt": ENDED}, "BackupFailed"),
+        (COMPLETE | {"file": None}, "BackupFailed"),
+    ],
+)
+async def test_an_etcd_backup_without_a_snapshot_says_why(status: Obj, reason: str) -> None:
+    there = Cluster()
+    there.with_claim()
+    there.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": VOLUME}, status=status)
+    found = await there.view(new({"backup": "yesterday"}))
+    assert (found.snapshot, found.problem and found.problem.reason) == (None, reason)
+
+
+async def test_an_etcd_backup_knows_where_its_file_is() -> None:
+    there = Cluster()
+    found = await there.view(new({"backup": "yesterday"}))
+    assert (found.snapshot, found.problem and found.problem.reason) == (None, "BackupMissing")
+    there.with_keys(accessKeyID="a", secretAccessKey="b")
+    there.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": BUCKET}, status=COMPLETE)
+    found = await there.view(new({"backup": "yesterday"}))
+    assert found.snapshot == view.Snapshot(S3(bucket="orders", prefix="etcd", credentials_secret="keys"), "demo-9/a.db")
+
+
+async def test_an_etcd_backup_that_cannot_be_understood_is_named() -> None:
+    there = Cluster()
+    there.has(API.kind, "yesterday", spec={"clusterName": "demo", "destination": 7}, status=COMPLETE)
+    found = await there.view(new({"backup": "yesterday"}))
+    assert (found.problem and found.problem.reason) == "BackupInvalid"
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        cluster(),
+        cluster(restore={"from": FILE}),
+        cluster(recorded=None, restore={"from": FILE}, status={"restore": {"phase": "Complete"}}),
+    ],
+    ids=["none asked for", "begun", "restored"],
+)
+async def test_a_cluster_that_waits_for_no_snapshot_asks_nothing(resource: EtcdCluster) -> None:
+    there = Cluster()
+    assert await there.view(resource) == view.BackupView()
+    assert there.server.log.silent
+
+
+async def test_only_what_this_very_clusters_schedule_asked_for_counts() -> None:
+    there = Cluster()
+    ours = {
+        "app.kubernetes.io/name": "etcd",
+        "app.kubernetes.io/instance": "demo",
+        "app.kubernetes.io/managed-by": "etcd-operator",
+    }
+    spec = {"clusterName": "demo", "destination": VOLUME}
+    there.has(API.kind, "demo-2601010300", labels={**ours, SCHEDULED: UID}, spec=spec)
+    there.has(API.kind, "demo-2501010300", labels={**ours, SCHEDULED: "an earlier one"}, spec=spec)
+    there.has(
+        API.kind, "other-2601010300", labels={**ours, "app.kubernetes.io/instance": "other", SCHEDULED: UID}, spec=spec
+    )
+    there.has(API.kind, "by-hand", labels={SCHEDULED: UID}, spec=spec)
+    found = await there.view(cluster())
+    assert [obj["metadata"]["name"] for obj in found.scheduled] == ["demo-2601010300"]
+
+
+# What an EtcdBackup finds.
+
+
+async def test_while_its_pod_works_and_once_it_is_over_nobody_is_asked() -> None:
+    there = Cluster()
+    cache = BACKUPS.cache(lambda _: None)
+    observe = observer(SETTINGS, FakeEtcd().connect)
+    pod = snapshot_pod()
+    pod["metadata"]["resourceVersion"] = "1"
+    cache.put(POD, pod)
+    assert cache.owned(POD, Key("default", "nightly")) != []
+    for resource in (backup(), backup({"phase": "Failed", "completedAt": ENDED})):
+        found = await observe(resource, cache, there.kube)
+        assert (found.pod and found.pod["metadata"]["uid"], found.problem) == ("p-1", None)
+
+
+async def test_the_pod_of_an_earlier_one_of_its_name_is_not_its_own() -> None:
+    there = Cluster()
+    cache = BACKUPS.cache(lambda _: None)
+    pod = snapshot_pod(EtcdBackup.parse(backup().obj | {"metadata": backup().obj["metadata"] | {"uid": "b-0"}}))
+    pod["metadata"]["resourceVersion"] = "1"
+    cache.put(POD, pod)
+    found = await observer(SETTINGS, FakeEtcd().connect)(backup(), cache, there.kube)
+    assert (found.pod, found.problem and found.problem.reason) == (None, "PodInTheWay")
+
+
+async def test_a_cluster_that_is_not_there_is_named() -> None:
+    found = await observer(SETTINGS, FakeEtcd().connect)(backup(), BACKUPS.cache(lambda _: None), Cluster().kube)
+    assert found.problem is not None
+    assert (found.problem.reason, "EtcdCluster demo" in found.problem.message) == ("ClusterMissing", True)
