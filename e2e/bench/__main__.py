@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
 import time
 from dataclasses import asdict, astuple
@@ -18,6 +16,7 @@ from rich.table import Table
 
 from e2e.bench.measures import MIB, Account, Goal, Race, Run, goals, median
 from e2e.bench.rounds import Advance, race, take_account
+from e2e.bench.telling import goals_table, write
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 
@@ -48,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     held = goals(races, account)
     _show(console, account, races, held)
-    _write(options.output, account, races, held, time.monotonic() - began)
+    write(options.output, _figures(account, races), held, time.monotonic() - began)
     console.print(f"\n{time.monotonic() - began:.0f} s; all of it in {os.path.relpath(options.output)}")
     return 0
 
@@ -112,10 +111,7 @@ def _show(console: Console, account: Account, races: list[Race], held: list[Goal
         f"restarted at {account.size}: {account.restarted / MIB:.0f} MiB"
     )
     console.print()
-    table = Table("", "goal", "wanted", "measured", box=None, pad_edge=False)
-    for goal in held:
-        table.add_row("[green]✓" if goal.met else "[red]✗", goal.name, goal.wanted, f"{goal.value:.3g}")
-    console.print(table)
+    console.print(goals_table(held))
     if account.idle_calls:
         console.print(f"asked while idle: {', '.join(account.idle_calls[:10])}")
 
@@ -124,16 +120,11 @@ def _median_run(runs: list[Run]) -> Run:
     return Run(*(median(figure) for figure in zip(*map(astuple, runs), strict=True)))
 
 
-def _write(path: Path, account: Account, races: list[Race], held: list[Goal], took: float) -> None:
-    found: dict[str, Any] = {
-        "machine": {"processors": os.cpu_count(), "python": platform.python_version()},
-        "seconds": took,
+def _figures(account: Account, races: list[Race]) -> dict[str, Any]:
+    return {
         "races": [asdict(one) | {"ratio": one.ratio, "ratio_of_work": one.ratio_of_work} for one in races],
         "account": asdict(account) | {"per_creation": account.per_creation, "per_further": account.per_further},
-        "goals": [asdict(goal) | {"met": goal.met} for goal in held],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

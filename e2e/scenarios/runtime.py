@@ -46,7 +46,7 @@ def cut_off(pods: Sequence[dict[str, Any]], addresses: Sequence[str]) -> Iterato
 def volume(kubectl: Kubectl, claim: str) -> Path:
     """The directory of this machine in which a claim's volume is."""
     name = kubectl.get("persistentvolumeclaim", claim)["spec"]["volumeName"]
-    return Path(kubectl.get("persistentvolume", name)["spec"]["hostPath"]["path"])
+    return Path(kubectl.get("persistentvolume", name)["spec"]["local"]["path"])
 
 
 def flip(file: Path, found: bytes, replaced: bytes) -> int:

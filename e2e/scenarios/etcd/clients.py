@@ -94,16 +94,19 @@ class Load:
     """What clients did and were told.
 
     Attributes:
+        prefix: what the keys begin with: others may have written before.
         history: every attempt; those without an answer too.
-        waits: seconds that each operation took, its repetitions counted in.
+        waits: seconds that each operation took, its repetitions counted in; write_waits: those of writes.
         failures: operations that did not succeed within PATIENCE.
         repeated: how many attempts had to be repeated.
     """
 
     find: Find
     access: Access = field(default_factory=Access)
+    prefix: str = ""
     history: list[Operation] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
+    write_waits: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     repeated: int = 0
     _addresses: Sequence[str] = ()
@@ -111,9 +114,11 @@ class Load:
 
     @classmethod
     @contextmanager
-    def going_on(cls, find: Find, access: Access | None = None, *, clients: int = 4) -> Iterator[Load]:
+    def going_on(
+        cls, find: Find, access: Access | None = None, *, clients: int = 4, prefix: str = ""
+    ) -> Iterator[Load]:
         """So many clients write and read within the block; there is a first answer when it begins."""
-        load = cls(find, access or Access())
+        load = cls(find, access or Access(), prefix)
         load._addresses = find()
         threads = [threading.Thread(target=load._look, daemon=True)]
         threads += [threading.Thread(target=load._work, args=(number,), daemon=True) for number in range(clients)]
@@ -207,15 +212,17 @@ class Load:
         for number in itertools.count():
             if self._ending.is_set():
                 break
-            key = f"register-{number % REGISTERS}" if number % 2 else f"own-{client}-{number}"
+            register = f"{self.prefix}register-{number % REGISTERS}"
+            key = register if number % 2 else f"{self.prefix}own-{client}-{number}"
             began, attempt, last = time.monotonic(), 0, ""
             while time.monotonic() - began < PATIENCE:
                 try:
                     connection = connection or self._connect(turn)
                     if number % 3 == 2:
-                        self.history.append(self._read(connection, f"register-{number % REGISTERS}"))
+                        self.history.append(self._read(connection, register))
                     else:
                         self._write(connection, key, f"{client}.{number}.{attempt}")
+                        self.write_waits.append(time.monotonic() - began)
                     self.waits.append(time.monotonic() - began)
                     break
                 except Failed as failed:

@@ -85,9 +85,9 @@ class EtcdCluster(Resource):
             if pod["status"].get("podIP") and name not in learners
         ]
 
-    def load(self, clients: int = 3) -> AbstractContextManager[Load]:
+    def load(self, clients: int = 3, prefix: str = "") -> AbstractContextManager[Load]:
         """Clients that write and read within the block."""
-        return Load.going_on(self.addresses, self.access, clients=clients)
+        return Load.going_on(self.addresses, self.access, clients=clients, prefix=prefix)
 
     def lose(self, *names: str) -> None:
         """Pods of members and their volumes are gone for good."""

@@ -63,7 +63,7 @@ def test_14_a_snapshot_is_verified_and_restored_with_revisions_that_only_grow(ku
     kubectl.apply(EtcdCluster.manifest("restored", size=3, restore={"from": {"backup": "first"}}))
     restored = EtcdCluster(kubectl, "restored")
     after = restored.await_ready(3, seconds=300)["status"]
-    with restored.load(clients=1) as later:
+    with restored.load(clients=1, prefix="later-") as later:
         time.sleep(2)
     assert later.check() > 5
     assert min(each.revision or 0 for each in later.history if each.revision) > status["revision"] + 1_000_000
