@@ -89,6 +89,7 @@ test-long: .venv ## Every end-to-end and container test, the long ones too, and 
 
 bench: .venv ## How fast and how small, against the bare API in the same run; slow is no failure (ARGS=--quick)
 	@$(PYTHON) -m e2e.bench $(ARGS)
+	@$(PYTHON) -m e2e.bench.etcd $(filter --quick,$(ARGS))
 
 lint: .venv charts ## Style, types, layers, charts, and that generated files are as generated
 	@echo "==> lint"

@@ -11,6 +11,12 @@ from typing import Any
 from e2e.bench.measures import MIB, Goal, median
 from e2e.scenarios.etcd.linearizability import Operation
 
+RATE = 20.0
+"""MiB a second that snapshots and restores are to reach: with them, 8 GiB, the most that etcd advises, take 7 minutes.
+
+It is no part of etcd's own rate: its gateway gives out JSON at a fifth of what gRPC does, and who reads it cannot help.
+"""
+
 
 @dataclass
 class Starts:
@@ -132,8 +138,8 @@ def goals(found: Figures) -> list[Goal]:
         Goal("upgrade under load: failed operations", upgrade.failed, 0),
         Goal("upgrade under load: p99 of a write, s", upgrade.p99, 1.0),
         Goal("upgrade under load: longest pause, s", upgrade.pause, 5.0),
-        Goal("snapshot, of etcdctl's rate", median(one.snapshot_ratio for one in found.transfers), 0.7, at_least=True),
-        Goal("restore, of etcdutl's time alone", median(one.restore_ratio for one in found.transfers), 3.0),
+        Goal("snapshot, MiB/s", median(one.rate(one.ours) for one in found.transfers), RATE, at_least=True),
+        Goal("restore, MiB/s", median(one.rate(one.restored) for one in found.transfers), RATE, at_least=True),
     ]
 
 

@@ -33,6 +33,7 @@ from operators.etcd.resources import CLIENTS, SERVES
 from operators.etcd.start import Closed
 from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.plan import PASS, Action, Delete, Patch, Progress, Step
+from shared.status import announced
 
 SOON = 1.0
 """Seconds until etcd is asked again about what moves in it alone: no watch tells of that."""
@@ -181,7 +182,8 @@ def promote_learner(resource: EtcdCluster, seen: Observed, now: datetime, *, pat
             f"{place.name} did not catch up within {patience:g} s (--create-timeout): it is removed, and joins "
             f"anew with an empty disk. {_hindrance(place)}"
         )
-        return Step((remove,), Progress.WAITING, "LearnerStuck", message.strip(), warning=True)
+        stuck = Step((remove,), Progress.WAITING, "LearnerStuck", message.strip(), warning=True)
+        return announced(resource.obj, stuck)
     message = f"{place.name} joins: {_standing(seen, place)}"
     return Step((), Progress.WAITING, "Joining", message, warning=bool(_hindrance(place)), requeue=SOON)
 

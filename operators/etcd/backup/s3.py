@@ -215,6 +215,7 @@ class _Upload:
         self._key = key
         self._first: bytes | None = None
         self._id = ""
+        self._begun: asyncio.Task[Any] | None = None
         self._parts: list[asyncio.Task[dict[str, Any]]] = []
         self._room = asyncio.Semaphore(_AT_ONCE)
 
@@ -233,7 +234,8 @@ class _Upload:
             self._first = block
             return
         if not self._id:
-            self._id = (await self._bucket.ask("create_multipart_upload", Key=self._key))["UploadId"]
+            self._begun = asyncio.create_task(self._bucket.ask("create_multipart_upload", Key=self._key))
+            self._id = (await asyncio.shield(self._begun))["UploadId"]  # who gives up meanwhile learns it, too
             first, self._first = self._first or b"", None
             await self._send(first)
         await self._send(block)
@@ -247,7 +249,7 @@ class _Upload:
         await self._bucket.ask(
             "complete_multipart_upload", Key=self._key, UploadId=self._id, MultipartUpload={"Parts": parts}
         )
-        self._id = ""
+        self._id, self._begun = "", None
 
     async def end(self) -> None:
         """Leave nothing of what was not kept."""
@@ -255,6 +257,9 @@ class _Upload:
         for part in unfinished:
             part.cancel()
         await asyncio.gather(*self._parts, return_exceptions=True)
+        if self._begun is not None:
+            with contextlib.suppress(StoreError):
+                self._id = (await self._begun)["UploadId"]
         if self._id:  # a part that arrives after an abort would stay: all have ended here
             with contextlib.suppress(StoreError):  # the next try aborts it
                 await self._abort(self._id)

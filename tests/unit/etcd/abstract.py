@@ -217,8 +217,8 @@ class World:
         match action:
             case Apply() if action.obj["kind"] == "StatefulSet":
                 return self._apply(action.obj)
-            case Patch() if "annotations" in action.change["metadata"]:
-                return self._close(action)
+            case Patch() if action.obj["kind"] == "Pod":
+                return self._patch(action)
             case Delete() if action.obj["kind"] == "Pod":
                 self._delete_pod(action.obj)
             case Delete() if action.obj["kind"] == "PersistentVolumeClaim":
@@ -247,18 +247,14 @@ class World:
         self.stateful_set = copy.deepcopy(obj)
         return True
 
-    def _close(self, action: Patch) -> bool:
-        number, change = (
-            int(action.obj["metadata"]["name"].removeprefix("demo-")),
-            action.change["metadata"]["annotations"],
-        )
-        pod = self.pods.get(number)
+    def _patch(self, action: Patch) -> bool:
+        pod = self.pods.get(int(action.obj["metadata"]["name"].removeprefix("demo-")))
         if pod is None or pod.uid != action.obj["metadata"]["uid"]:
             raise Refused("gone")
-        before = pod.template["metadata"]["annotations"]
-        pod.template = copy.deepcopy(pod.template)
-        pod.template["metadata"]["annotations"] |= change
-        return bool(before != pod.template["metadata"]["annotations"])
+        before, pod.template = pod.template, copy.deepcopy(pod.template)
+        for part, change in action.change["metadata"].items():
+            pod.template["metadata"][part] |= change
+        return bool(before != pod.template)
 
     def _delete_pod(self, obj: Obj) -> None:
         number = int(obj["metadata"]["name"].removeprefix("demo-"))
@@ -410,9 +406,10 @@ class World:
     def wipe(self, number: int) -> None:
         """A node starts again with an empty disk, or an empty memory, under the same volume and the same pod.
 
-        Not before the operator has had the time to see that its member has begun: until then nobody relies on it.
+        Not before clients are let in: until then nobody relies on what is there.
         """
-        if number in self.pods and number in self.disks and not _names(self.pods[number].template, number):
+        pod = self.pods.get(number)
+        if pod is not None and number in self.disks and resources.SERVES in pod.template["metadata"]["labels"]:
             self.disks[number].member = 0
 
     def kill(self, number: int) -> None:
@@ -435,11 +432,6 @@ class World:
             if made is not None and made.verdict.done:
                 return made
         return None
-
-
-def _names(template: Obj, number: int) -> bool:
-    """Whether a pod of this template may start there with an empty disk."""
-    return f"demo-{number}=" in start.of(template)[1]
 
 
 def numbers(members: Iterable[Member], world: World) -> list[int]:

@@ -132,10 +132,12 @@ def test_a_learner_that_never_comes_is_removed() -> None:
     assert acts(plan(resource, world).actions) == [], "9 minutes"
     times[0]["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"
     world.places[1].pod_obj["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"  # type: ignore[index]
-    made = plan(resource, world)
-    assert acts(made.actions) == ["remove http://demo-1.demo.default.svc:2380"]
-    assert made.verdict.reason == "LearnerStuck"
-    assert "ImagePullBackOff: no such image" in made.verdict.message
+    told = plan(resource, world)
+    assert acts(told.actions) == [], "it is said before it is done"
+    assert told.verdict.reason == "LearnerStuck"
+    assert "ImagePullBackOff: no such image" in told.verdict.message
+    resource.obj["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "LearnerStuck"}]
+    assert acts(plan(resource, world).actions) == ["remove http://demo-1.demo.default.svc:2380"]
 
 
 def test_a_learner_that_is_not_wanted_any_more_never_gets_a_vote() -> None:

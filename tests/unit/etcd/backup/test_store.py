@@ -115,6 +115,28 @@ async def test_an_interrupted_draft_leaves_no_parts(objects: ObjectStore) -> Non
     assert (objects.uploads(name), objects.keys(name)) == ([], [])
 
 
+async def test_a_draft_that_is_given_up_while_its_upload_begins_leaves_none(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, begun, ask = objects.bucket(), asyncio.Event(), s3.Bucket.ask
+
+    async def slow(self: s3.Bucket, operation: str, **given: object) -> object:
+        answer = await ask(self, operation, **given)
+        if operation == "create_multipart_upload":
+            begun.set()
+            await asyncio.sleep(0.05)  # the answer is on its way
+        return answer
+
+    monkeypatch.setattr(s3.Bucket, "ask", slow)
+    async with bucket_of(objects, name) as store:
+        task = asyncio.create_task(keep(store, "a.db", LONG))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+    assert (objects.uploads(name), objects.keys(name)) == ([], [])
+
+
 async def test_parts_that_a_killed_process_left_are_aborted_by_the_next_try(objects: ObjectStore) -> None:
     name = objects.bucket()
     left = objects.client.create_multipart_upload(Bucket=name, Key="a.db")
