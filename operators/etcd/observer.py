@@ -142,7 +142,7 @@ async def _ask(resource: EtcdCluster, seen: Observed, servers: Servers) -> Obser
         server = servers[place.number]
         found = await _answer(server.members())
         if isinstance(found, Members):
-            seen = _with_members(resource, seen, found)
+            seen = with_members(resource, seen, found)
             return await _ask_further(seen, place, server, servers)
     return await _ask_remembered(seen, servers)
 
@@ -181,7 +181,7 @@ def _voices(seen: Observed) -> list[Place]:
     return sorted(able, key=lambda place: (place is not seen.leader, place.number))[:3]
 
 
-def _with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Observed:
+def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Observed:
     """The places with their members: each by its peer URL, and with the disk that is recorded for this very member."""
     by_number: dict[int, Member] = {}
     for member in found.members:

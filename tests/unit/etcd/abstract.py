@@ -14,14 +14,12 @@ from datetime import UTC, datetime, timedelta
 from operators.etcd import resources, start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.calls import AddLearner, MoveLeader, Promote, Remove
-from operators.etcd.database import Member, Members, Status
-from operators.etcd.observe import Observed, Place
-from operators.etcd.observer import _with_members
+from operators.etcd.database import Member
 from shared import status
 from shared.kube import Obj
 from shared.plan import Action, Apply, Delete, Patch, Plan
-from shared.pods import Pod
-from tests.unit.etcd.world import CLUSTER_ID, PLANNER, UID
+from tests.unit.etcd.abstract_view import observe
+from tests.unit.etcd.world import PLANNER, UID
 
 
 class Violation(AssertionError):
@@ -89,9 +87,6 @@ class World:
         assert found is not None
         return found
 
-    def holder(self, number: int) -> Disk | None:
-        return self.disks.get(number)
-
     def serves(self, number: int) -> bool:
         """Whether etcd runs at a place, as a member."""
         pod, disk = self.pods.get(number), self.disks.get(number)
@@ -125,66 +120,17 @@ class World:
 
     # What the operator sees and does.
 
-    def observe(self) -> Observed:
-        self._elect()
-        resource = self.resource
-        replicas = self.stateful_set["spec"]["replicas"] if self.stateful_set else 0
-        numbers = sorted({*range(max(self.size, replicas)), *self.pods, *self.disks})
-        places = tuple(self._place(resource, number) for number in numbers)
-        answering = [place for place in places if place.status]
-        found = Observed(self.stateful_set, places, cluster_id=CLUSTER_ID if answering else 0)
-        voices = [place for place in answering if place.status and place.status.leader and not place.status.learner]
-        if not voices:
-            return found
-        return _with_members(resource, found, Members(CLUSTER_ID, tuple(self.members.values())))
-
-    def _elect(self) -> None:
+    def elect(self) -> None:
+        """A quorum has a leader; who leads and is well goes on to lead."""
         if not self.has_quorum:
             self.leader = 0
         elif self.leader not in {voter.id for voter in self.up}:
             self.leader = min(voter.id for voter in self.up)
 
-    def _place(self, resource: EtcdCluster, number: int) -> Place:
-        pod, disk, name = self.pods.get(number), self.disks.get(number), f"demo-{number}"
-        obj = self._pod(number, pod) if pod else None
-        said = None
-        if self.serves(number) and number not in self.hidden and disk:
-            member = self.members[disk.member]
-            said = Status(CLUSTER_ID, disk.member, self.leader, "3.6.8", 1, 1, 9, 9, 4096, 4096, member.learner)
-        in_memory = self.medium == "Memory"
-        return Place(
-            number,
-            name,
-            pod=Pod.of(obj) if obj else None,
-            pod_obj=obj,
-            volume=None if disk is None or in_memory else self._volume(number, disk),
-            status=said,
-            disk=disk.uid if disk and (pod or not in_memory) else "",
-            recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
-            barren=bool(pod and pod.barren),
-        )
-
-    def _pod(self, number: int, pod: Server) -> Obj:
-        ready = self.serves(number) and self.has_quorum and self._votes(number)
-        state = {"running": {}} if self.serves(number) else {"terminated": {"message": ""}}
-        metadata = {**pod.template["metadata"], "name": f"demo-{number}", "namespace": "default", "uid": pod.uid}
-        metadata["creationTimestamp"] = pod.made.isoformat()
-        if pod.leaving:
-            metadata["deletionTimestamp"] = pod.made.isoformat()
-        reported = {"conditions": [{"type": "Ready", "status": str(ready)}], "podIP": "10.0.0.1"}
-        reported["containerStatuses"] = [{"name": "etcd", "state": state, "ready": ready}]
-        return {"kind": "Pod", "metadata": metadata, "spec": pod.template["spec"], "status": reported}
-
-    def _votes(self, number: int) -> bool:
+    def votes(self, number: int) -> bool:
+        """Whether the disk at a place is a voter's."""
         disk = self.disks.get(number)
         return disk is not None and disk.member in self.members and not self.members[disk.member].learner
-
-    def _volume(self, number: int, disk: Disk) -> Obj:
-        metadata: Obj = {"name": f"data-demo-{number}", "namespace": "default", "uid": disk.uid}
-        metadata["labels"] = {resources.CLUSTER_UID: UID}
-        if disk.leaving:
-            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        return {"kind": "PersistentVolumeClaim", "metadata": metadata}
 
     def reconcile(self, *, crash_after: int | None = None) -> Plan | None:
         """Observe, plan and act, until nothing is left to do now; then the status is written.
@@ -197,7 +143,7 @@ class World:
         """
         resource, left = self.resource, crash_after
         for _ in range(5):
-            made, changed = PLANNER.plan(resource, self.observe(), self.now), False
+            made, changed = PLANNER.plan(resource, observe(self), self.now), False
             for action in made.actions:
                 try:
                     acted = self.act(action)
@@ -262,7 +208,7 @@ class World:
         if pod is None or pod.uid != obj["metadata"]["uid"]:
             raise Refused("gone")
         before = self.has_quorum
-        voter = self.serves(number) and self._votes(number)
+        voter = self.serves(number) and self.votes(number)
         pod.leaving = True
         if voter:
             self._count("voters restarted")
@@ -352,7 +298,7 @@ class World:
                     self.disks[number] = Disk(f"pod-{self.made}")
         for number in sorted(self.pods):
             self._start(number)
-        self._elect()
+        self.elect()
 
     def _drop_pod(self, number: int) -> None:
         del self.pods[number]

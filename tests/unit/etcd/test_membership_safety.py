@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.etcd.abstract import World, numbers
+from tests.unit.etcd.abstract_view import observe
 
 NUMBERS = st.integers(0, 4)
 
@@ -62,7 +63,7 @@ def wanted(world: World) -> bool:
     return numbers(world.voters, world) == list(range(world.size)) == numbers(world.up, world)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(
     size=st.integers(1, 5),
     medium=st.sampled_from(["Volume", "Volume", "Memory"]),
@@ -87,7 +88,7 @@ def test_whatever_fails_nothing_is_lost_by_us_and_all_becomes_as_wanted(
     made = world.settle()
     assert made is not None, f"it never became as wanted: {told(world)}"
     assert wanted(world)
-    assert {place.number for place in world.observe().places if place.volume or place.pod} == set(range(world.size))
+    assert {place.number for place in observe(world).places if place.volume or place.pod} == set(range(world.size))
     before = (world.counts.copy(), world.status, world.stateful_set)
     world.reconcile()
     assert before == (world.counts, world.status, world.stateful_set), "and then it rests"
