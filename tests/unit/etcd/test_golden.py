@@ -25,7 +25,7 @@ from shared.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
-SETTINGS = Settings("etcd-operator", "quay.io/coreos/etcd")
+SETTINGS = Settings("etcd-operator", "example/etcd")
 
 
 class Plain(yaml.SafeDumper):
