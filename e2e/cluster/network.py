@@ -9,8 +9,9 @@ route of ours carries a protocol number of our own, so that they are all found a
 
 import ipaddress
 import json
+import secrets
 import socket
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ HOST_ADDRESS = "10.240.0.1"
 API_PORT = 6443
 ROUTE_PROTOCOL = "241"
 LAST_RESORT = "9000"  # metric of the blackholes: any other route goes before them
+OWN_PORTS = range(12000, 30000)
+
+_given: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,20 @@ def first_address(network: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nothing listens on at 127.0.0.1 now, all different."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Ports nothing listens on at 127.0.0.1 now, all different, and none of them given to anybody else of this process.
+
+    They lie below NodePorts (30000 and up) and those that the kernel gives to connections by itself (32768 and up): such
+    a one may be taken again before it is listened on.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        port = secrets.choice(OWN_PORTS)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                ports.append(port)
+    return ports
 
 
 def make_bridge(nodes: list[NodeAddress]) -> None:

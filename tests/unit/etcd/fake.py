@@ -231,7 +231,6 @@ class FakeEtcd:
         self._require_version(cluster, asked.version, "incompatible with current running cluster")
         own = next(seat for seat in seats if seat.url in asked.initial[asked.name])
         self.guard.require_no_amnesia(cluster, own, asked)
-        cluster.homes[own.id] = asked.disk
         disk.cluster, disk.member, disk.index = cluster.id, own.id, 0
 
     def _require_version(self, cluster: Cluster, version: Version, message: str) -> None:
@@ -320,6 +319,7 @@ class FakeEtcd:
             elif process.command.name not in self.lagging:
                 disk.index, process.serves = cluster.index, True
                 cluster.names[disk.member] = process.command.name
+                cluster.homes.setdefault(disk.member, process.command.disk)
         self._settle_version(cluster)
 
     def _settle_version(self, cluster: Cluster) -> None:

@@ -80,7 +80,7 @@ class Cluster:
         index: of the newest entry.
         acknowledged: the newest entry that somebody was told to be safe.
         names: of members that have started, by id.
-        homes: the disk that each member started on, by id.
+        homes: the disk that each member has written on, by id.
         version: what all members run as, once that is settled.
         bumped: whether it began with a snapshot.
         former: whether another goes on with its data.
