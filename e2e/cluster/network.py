@@ -67,8 +67,8 @@ def first_address(network: str) -> str:
 def free_ports(count: int) -> list[int]:
     """Ports nothing listens on at 127.0.0.1 now, all different, and none of them given to anybody else of this process.
 
-    They lie below NodePorts (30000 and up) and those that the kernel gives to connections by itself (32768 and up): one of
-    these may be taken again before it is listened on.
+    They lie below NodePorts (30000 and up) and those that the kernel gives to connections by itself (32768 and up): one
+    of these may be taken again before it is listened on.
     """
     ports: list[int] = []
     while len(ports) < count:
