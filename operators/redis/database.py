@@ -22,7 +22,7 @@ class RedisError(DatabaseError):
         ├── Denied    NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         └── Loading   LOADING, BUSY, MASTERDOWN: not now
 
-    After Unreachable a command may have come about nevertheless; who repeats it looks first. After the others it has not.
+    After Unreachable a command may have come about nevertheless: who repeats it looks first. After others it has not.
     """
 
 
