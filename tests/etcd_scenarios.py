@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from operators.etcd import backup_api
 from operators.etcd.__main__ import clusters
+from operators.etcd.log import SNAPSHOT_EACH
 from shared.authority import fulfil
 from shared.kube import (
     DISRUPTION_BUDGET,
@@ -109,6 +110,9 @@ def lost(*numbers: int) -> tuple[Step, ...]:
     for number in numbers:
         steps += [gone(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}"), gone(POD, member(number))]
     return at_once(*steps)
+
+
+MUCH_WRITTEN = to_etcd("clients write much", lambda etcd: etcd.written(SNAPSHOT_EACH + 1))
 
 
 def leader_lost() -> Step:
@@ -220,7 +224,18 @@ SCENARIOS = (
     Scenario("the leader lost with its volume", (leader_lost(),), given=(cluster(3), led_by(1))),
     Scenario("shrinks while one is lost", (*lost(1), cluster(1)), given=(cluster(3),), counted=False),
     Scenario("upgraded", (cluster(3, MIDDLE),), given=(cluster(3, OLD),)),
-    Scenario("upgraded again", (cluster(3, NEW),), given=(cluster(3, OLD), cluster(3, MIDDLE))),
+    Scenario("upgraded again", (cluster(3, NEW),), given=(cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN)),
+    Scenario(
+        "upgraded again too early",
+        (cluster(3, NEW), MUCH_WRITTEN),
+        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+    ),
+    Scenario(
+        "an upgrade held for what the log holds",
+        (cluster(3, NEW),),
+        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        ends="UpgradeHeld",
+    ),
     Scenario("upgraded while the second leads", (cluster(3, NEW),), given=(cluster(3), led_by(1))),
     Scenario(
         "an upgrade refused, and taken back",

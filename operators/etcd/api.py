@@ -88,6 +88,15 @@ class BackupStatus(SpecModel):
     next_time: Time | None = Field(None, description="When the next one is due.")
 
 
+class RunsAsStatus(SpecModel):
+    """As which version all members run together, and since when: Raft's log tells what each version wrote."""
+
+    cluster_id: Id = Field(alias="clusterID", description="Whose log it is about.")
+    series: str = Field(description="Major and minor version, such as 3.6.")
+    since_index: int = Field(description="An entry of the log from which on it is so.", json_schema_extra=INT64)
+    after: str | None = Field(None, description="As which the same cluster ran before; not set if it began so.")
+
+
 class EtcdClusterStatus(Status):
     """What cluster there is.
 
@@ -107,6 +116,7 @@ class EtcdClusterStatus(Status):
     members: list[MemberStatus] = Field(default_factory=list, description="The members.")
     endpoints: list[str] = Field(default_factory=list, description="URLs for clients.")
     selector: str | None = Field(None, description="Selector of the members' pods.")
+    runs_as: RunsAsStatus | None = Field(None, description="As which version all members run together.")
     recovery: RecoveryStatus | None = Field(None, description="After a quorum was lost for good: what can be done.")
     restore: RestoreStatus | None = Field(None, description="The data that the cluster began with.")
     backup: BackupStatus | None = Field(None, description="Snapshots by the clock.")

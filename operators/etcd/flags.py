@@ -36,6 +36,7 @@ SPARED = 0.9
 
 
 QUOTA = "--quota-backend-bytes="
+SNAPSHOT_COUNT = "--snapshot-count="
 
 
 def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
@@ -64,7 +65,7 @@ def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
         f"{QUOTA}{spec.quota if quota is None else quota}",
     ]
     if spec.snapshot_count is not None:
-        found.append(f"--snapshot-count={spec.snapshot_count}")
+        found.append(f"{SNAPSHOT_COUNT}{spec.snapshot_count}")
     if spec.auto_compaction is not None:
         found += [
             f"--auto-compaction-mode={spec.auto_compaction.mode}",

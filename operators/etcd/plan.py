@@ -17,6 +17,7 @@ from operators.etcd.backup.restore import restore_data
 from operators.etcd.backup.schedule import failing, schedule_backups
 from operators.etcd.corruption import replace_corrupt_member
 from operators.etcd.layout import layout, record_cluster, refuse_foreign_volumes
+from operators.etcd.log import unreadable
 from operators.etcd.maintenance import defragment, relieve_full_disk
 from operators.etcd.membership import (
     SOON,
@@ -218,7 +219,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> str:
         return RECOVERING
     if before in ("", CREATING, RESTORING):
         return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING
-    if before == UPDATING or any(outdated(seen, place) for place in seen.places):
+    if before == UPDATING or any(outdated(seen, place) for place in seen.places) or unreadable(resource, seen):
         return UPDATING
     resized = seen.members is not None and len(seen.members) != resource.spec.size
     if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED))):

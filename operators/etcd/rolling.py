@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from operators.etcd import start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.calls import Remove
+from operators.etcd.log import unreadable
 from operators.etcd.membership import HELD, SOON, hand_over
 from operators.etcd.observe import Observed, Place, endpoints
 from operators.etcd.quorum import names, removal_refusal, restart_refusal
@@ -80,8 +81,8 @@ def refusal(resource: EtcdCluster, seen: Observed) -> str:
 
 
 def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
-    """The resource as members may run it: with the image that they have, where the spec's is refused."""
-    if not refusal(resource, seen):
+    """The resource as members may run it: with the image that they have, where the spec's is refused, or must wait."""
+    if not refusal(resource, seen) and not unreadable(resource, seen):
         return resource
     lowest, image = min(versions(resource, seen)), None
     if seen.stateful_set is not None:
@@ -93,8 +94,11 @@ def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
 
 def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A version that the data would not survive is not rolled out; what runs goes on."""
-    why = refusal(resource, seen)
-    return Step.stall("UpgradeRefused", f"{why} Nothing was changed.") if why else PASS
+    if why := refusal(resource, seen):
+        return Step.stall("UpgradeRefused", f"{why} Nothing was changed.")
+    if why := unreadable(resource, seen):  # what else the change is about goes on meanwhile: it may be what mends it
+        return Step.underway("UpgradeHeld", why, warning=True, requeue=HELD)
+    return PASS
 
 
 def restart_broken(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from operators.etcd import maintenance, recovery, resources
+from operators.etcd import log, maintenance, recovery, resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.backup.restore import restore_status
 from operators.etcd.backup.schedule import backup_status
@@ -29,11 +29,13 @@ NOISE = 0.1
 def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime, phase: str) -> Obj:
     """The whole status, but its conditions."""
     members = _members(resource, seen)
+    cluster_id = _cluster_id(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
         "size": sum(1 for member in members if "id" in member),
         "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
-        "clusterID": _cluster_id(resource, seen),
+        "clusterID": cluster_id,
+        "runsAs": log.runs_as(resource, seen, cluster_id),
         "leader": seen.leader.name if seen.leader else None,
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),

@@ -274,6 +274,12 @@ class FakeEtcd:
                 self._write(cluster)
         self.guard.inspect(self, action)
 
+    def written(self, entries: int) -> None:
+        """Clients have written so much: from so many entries on a member makes a Raft snapshot."""
+        for cluster in self.clusters.values():
+            for _ in range(entries if self.has_quorum(cluster) else 0):
+                self._write(cluster)
+
     def change(self, cluster: Cluster, seats: tuple[Seat, ...], action: str) -> None:
         """Other members, as a quorum has agreed on them."""
         self._append(cluster, seats)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from operators.etcd.log import SNAPSHOT_EACH
 from shared import status
 from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
 from shared.testing.play import Play, World
@@ -177,6 +178,7 @@ async def course(size: int, version: str, happens: list[Event]) -> Play:
         await play._turn(event.turns)
     WELL.act(play.stage)
     for _ in range(6):
+        play.stage.database.written(SNAPSHOT_EACH + 1)
         later(700).act(play.stage)
         play.look_again()
         await play.settle()
