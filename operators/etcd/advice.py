@@ -112,7 +112,13 @@ def _of_version(resource: EtcdCluster) -> list[str]:
 
 
 def _of_safety(resource: EtcdCluster) -> list[str]:
-    spec = resource.spec
+    spec, said = resource.spec, []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
-        return ["spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode."]
-    return []
+        said.append("spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode.")
+    if spec.auto_compaction is None:
+        said.append(
+            "spec.autoCompaction: without it every former value is kept, until a client compacts or the quota is used "
+            "up; and members compare only what was compacted. Give retention, such as 1h, unless your clients compact, "
+            "as Kubernetes does."
+        )
+    return said

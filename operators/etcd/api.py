@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -14,6 +12,7 @@ from operators.etcd.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.versions import Version, upgrade_refusal
 from shared.crd import Column, Resource, Scale
 from shared.kube import Kind, Obj
+from shared.rules import NAMES_A_SET
 from shared.spec import (
     INT32,
     INT64,
@@ -21,7 +20,6 @@ from shared.spec import (
     CustomResource,
     InvalidSpec,
     Review,
-    Rule,
     SpecModel,
     Status,
     Time,
@@ -29,9 +27,6 @@ from shared.spec import (
     contradictions,
     parse,
 )
-
-_NAME = r"^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$"
-"""A StatefulSet's pods bear its name and a hash of 10 characters in one label, and a label has 63 at most."""
 
 ID = r"^[0-9a-f]{16}$"
 """An id of etcd as people write it: 16 hexadecimal digits."""
@@ -144,12 +139,7 @@ API = Resource(
     ),
     scale=Scale(".spec.size", ".status.size", ".status.selector"),
     rules=(
-        Rule(
-            f"self.metadata.name.matches({json.dumps(_NAME)})",
-            lambda resource: re.fullmatch(_NAME, resource.name) is not None,
-            "metadata.name names the StatefulSet and Services too: at most 52 lower-case letters, digits and '-', "
-            "starting with a letter and ending with a letter or digit. Rename it.",
-        ),
+        NAMES_A_SET,
         Transition(
             "!has(self.spec.restore) || has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || "
             "!has(oldSelf.status) || !has(oldSelf.status.clusterID) && "

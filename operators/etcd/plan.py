@@ -169,8 +169,9 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     if seen.members is not None or not resource.recorded_cluster_id or seen.answering or not ready:
         return PASS
     names, error = ", ".join(place.name for place in ready), next((place.error for place in ready if place.error), "")
+    why = f": {error.rstrip('.')}" if error else ""
     message = (
-        f"{names}: ready, says Kubernetes, and yet no member answers the operator{': ' if error else ''}{error}. "
+        f"{names}: ready, says Kubernetes, and yet no member answers the operator{why}. "
         "Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods reach port 2379 of theirs."
     )
     return Step((), Progress.WAITING, UNREACHABLE, message, warning=True, requeue=POLL)

@@ -13,6 +13,7 @@ from operators.etcd.versions import FORM as VERSION
 from shared.image import FORM as IMAGE
 from shared.podspec import number_cel, smaller
 from shared.quantity import parse_quantity
+from shared.rules import not_ours, stays
 from shared.spec import Rule, Transition
 
 if TYPE_CHECKING:
@@ -60,32 +61,6 @@ def _arguments(
         advice,
         at="extraArgs",
         value=(f"self.extraArgs.filter({cel})[0]", lambda spec: found(spec)[0]),
-    )
-
-
-def _own_keys(field: str) -> Rule:
-    """No key of a map is one that the operator sets itself."""
-    return Rule(
-        f"!has(self.{field}) || !self.{field}.exists(key, key.startsWith('{OWN_KEYS}'))",
-        lambda spec: not any(key.startswith(OWN_KEYS) for key in getattr(spec, field)),
-        f"keys that begin with {OWN_KEYS} are the operator's; remove them.",
-        at=field,
-    )
-
-
-def _stays(field: str, cel: str, read: Callable[[EtcdClusterSpec], object], why: str) -> Transition:
-    """A field is what it was.
-
-    Args:
-        cel: its value in CEL over `self`, which is always there.
-    """
-    former = cel.replace("self.", "oldSelf.")
-    return Transition(
-        f"{cel} == {former}",
-        lambda spec, before: read(spec) == read(before),
-        f"stays {{}}, as it was created: {why}",
-        at=field,
-        value=(former, lambda _, before: read(before)),
     )
 
 
@@ -215,21 +190,21 @@ CLUSTER_RULES = (
         "extraArgs.",
         at="env",
     ),
-    _own_keys("labels"),
-    _own_keys("annotations"),
+    not_ours("labels", OWN_KEYS),
+    not_ours("annotations", OWN_KEYS),
     Rule(
         "!has(self.restore) || self.storage.medium == 'Volume'",
         lambda spec: spec.restore is None or spec.storage.medium == "Volume",
         "data is restored onto a volume, before a member starts; make storage.medium Volume.",
         at="restore",
     ),
-    _stays(
+    stays(
         "storage.medium",
         "self.storage.medium",
         lambda spec: spec.storage.medium,
         "data does not move from one to the other. Restore a backup into another EtcdCluster.",
     ),
-    _stays(
+    stays(
         "storage.storageClassName",
         "(has(self.storage.storageClassName) ? self.storage.storageClassName : '')",
         lambda spec: spec.storage.storage_class_name or "",
@@ -243,7 +218,7 @@ CLUSTER_RULES = (
         at="storage.size",
         value=("string(oldSelf.storage.size)", lambda _, before: before.storage.size),
     ),
-    _stays(
+    stays(
         "tls.mode",
         "(has(self.tls) ? self.tls.mode : 'none')",
         lambda spec: spec.tls.mode,

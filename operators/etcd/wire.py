@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -15,7 +13,7 @@ from aiohttp.http_exceptions import LineTooLong
 
 from operators.etcd import answers
 from operators.etcd.database import Access, Endpoint, EtcdError, Unreachable
-from shared import pem, tls
+from shared import tls
 
 QUESTION = 5.0
 """Seconds until a question counts as not answered."""
@@ -124,7 +122,7 @@ class Wire:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            trust = _trust(self._access.authority, self._access.pair) if self._access.authority else True
+            trust = tls.trust(self._access.authority, self._access.pair) if self._access.authority else True
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=trust), cookie_jar=aiohttp.DummyCookieJar()
             )
@@ -148,7 +146,7 @@ class Wire:
             why = _cause(path, error, tls_wanted=bool(self._access.authority))
         except LineTooLong:
             why = f" answers {path} with what is not etcd's: a line of over {LONGEST_LINE} bytes."
-        except ValueError as error:  # of _trust
+        except ValueError as error:  # of tls.trust
             why = f" cannot be asked for {path}: {error}."
         else:
             return
@@ -161,11 +159,8 @@ def _json(read: Callable[[Any], Answer]) -> Callable[[bytes], Answer]:
 
 def _cause(path: str, error: BaseException, *, tls_wanted: bool) -> str:
     """What happened to a connection, to follow the member's name."""
-    link: BaseException | None = error
-    while link is not None:  # aiohttp's come first, some of which are SSLErrors without a reason; OpenSSL's come last
-        if isinstance(link, ssl.SSLError) and not isinstance(link, aiohttp.ClientError):
-            return f": {tls.cause(link)}"
-        link = link.__cause__ or link.__context__
+    if (failed := tls.failure(error)) is not None:
+        return f": {tls.cause(failed)}"
     if isinstance(error, aiohttp.ClientPayloadError):
         return f" broke off its answer to {path}."
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -175,9 +170,3 @@ def _cause(path: str, error: BaseException, *, tls_wanted: bool) -> str:
             return f" cannot be reached: {error.os_error.strerror or error.os_error}."
     perhaps = "it wants a client certificate, or speaks no TLS" if tls_wanted else "it stopped, or expects TLS"
     return f" ended the connection without an answer to {path}: {perhaps}."
-
-
-@lru_cache(maxsize=32)
-def _trust(authority: str, pair: pem.Pair | None) -> ssl.SSLContext:
-    """One context for all members of a cluster; renewed certificates have another."""
-    return pem.client_context(pair, authority)

@@ -173,7 +173,7 @@ def test_a_new_resource_has_recorded_nothing() -> None:
 
 def test_an_id_stands_in_the_status_as_etcd_writes_it() -> None:
     schema = to_yaml(api.API)
-    assert schema.count("pattern: ^[0-9a-f]{16}$") == 2
+    assert schema.count("pattern: ^[0-9a-f]{16}$") == 3
 
 
 def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:

@@ -15,7 +15,8 @@ from shared.kube import Obj
 
 
 def obj(name: str = "demo", status: Obj | None = None, **spec: Any) -> Obj:
-    whole = {key: value for key, value in {"size": 3, "version": "3.6.16", **spec}.items() if value is not ...}
+    usual = {"size": 3, "version": "3.6.16", "autoCompaction": {"retention": "1h"}}
+    whole = {key: value for key, value in {**usual, **spec}.items() if value is not ...}
     return {"metadata": {"name": name, "namespace": "default"}, "spec": whole, **({"status": status} if status else {})}
 
 
@@ -149,6 +150,7 @@ def test_nothing_is_said_of_what_is_well() -> None:
         ({"version": "3.5.2"}, "3.5.0 to 3.5.2 can lose acknowledged writes"),
         ({"version": "3.4.13"}, "3.4.13 compares no data among members"),
         ({"auth": {"rootSecretName": "a"}}, "passwords cross the network in the clear"),
+        ({"autoCompaction": ...}, "every former value is kept, until a client compacts"),
     ],
 )
 def test_what_is_unwise_is_told_once(spec: Obj, words: str) -> None:
