@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from functools import lru_cache
+
+from shared import pem
 
 _CAUSES = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate: give one.",
@@ -22,3 +25,23 @@ def cause(error: ssl.SSLError) -> str:
     reason = error.reason or type(error).__name__
     known = next((cause for ending, cause in _CAUSES.items() if reason.endswith(ending)), None)
     return known or f"the TLS handshake failed: {reason.replace('_', ' ').lower()}."
+
+
+def failure(error: BaseException) -> ssl.SSLError | None:
+    """The failure of a handshake from which an error came, if it did: of several OpenSSL's own, which comes last."""
+    found: ssl.SSLError | None = None
+    link: BaseException | None = error
+    while link is not None:
+        found = link if isinstance(link, ssl.SSLError) else found
+        link = link.__cause__ or link.__context__
+    return found
+
+
+@lru_cache(maxsize=64)
+def trust(authority: str, pair: pem.Pair | None) -> ssl.SSLContext:
+    """One context for all servers of a database; renewed certificates have another.
+
+    Raises:
+        ValueError: as `pem.client_context`.
+    """
+    return pem.client_context(pair, authority)
