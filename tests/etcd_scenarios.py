@@ -70,8 +70,12 @@ ETCD = Subject(
     database=FakeEtcd,
     serves=(backup_api.API.kind,),
     patience=10.0,  # etcd wants members to be connected for some seconds before there is another
-    # Who leads is nobody's business, nor which of the templates that differ in bootstrap flags alone a pod is from.
-    unstable=("leader", "role", "updatedReplicas", "currentRevision", "updateRevision", "controller-revision-hash"),
+    # Who leads is nobody's business, nor which of the templates that differ in bootstrap flags alone a pod is from, nor
+    # at which entry of the log the version was first seen.
+    unstable=(
+        *("leader", "role", "updatedReplicas", "currentRevision", "updateRevision", "controller-revision-hash"),
+        "sinceIndex",
+    ),
 )
 
 NAME = "cache"
