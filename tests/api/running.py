@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -139,13 +140,17 @@ class Operator:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End it as a signal would; does nothing if it does not run."""
+        """End it as a signal would; does nothing if it does not run, or a fault was faster."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         if self._begun.wait(5) and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._task.cancel)
-        self._join(thread)
+            with suppress(RuntimeError):  # it closed meanwhile
+                self._loop.call_soon_threadsafe(self._task.cancel)
+        try:
+            self._join(thread)
+        except Crash:
+            self._error = None
 
     @property
     def crashed(self) -> bool:
