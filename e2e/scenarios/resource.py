@@ -54,8 +54,9 @@ class Resource:
 
     @property
     def reason(self) -> str:
-        """The reason of its Ready condition."""
-        return str(condition(self.now, "Ready")["reason"])
+        """The reason of its Ready condition; empty until the operator has looked at it."""
+        told = self.status.get("conditions", ())
+        return next((str(each["reason"]) for each in told if each["type"] == "Ready"), "")
 
     @property
     def message(self) -> str:
