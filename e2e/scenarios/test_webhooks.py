@@ -59,10 +59,13 @@ def callers_of(memcacheds: Memcacheds) -> list[Callable[[int], None]]:
 @pytest.fixture
 def hasty(operator: Operator, release: Release) -> Operator:
     """The operator with certificates that live for twenty seconds, and authorities that live for eighty."""
-    operator.system("delete", "secret", f"{operator.name}-certificates")
     lifetime = [{"name": "CERTIFICATE_LIFETIME", "value": "20"}]
     release.upgrade("--set-json", f"memcached.extraEnv={json.dumps(lifetime)}")
     operator.await_rollout()
+    secret = f"{operator.name}-certificates"
+    before = operator.system.get("secret", secret)["metadata"]["uid"]
+    operator.system("delete", "secret", secret)  # only now: who was there before would make one that lives for months
+    until("it is made anew", lambda: operator.system.get("secret", secret)["metadata"]["uid"] != before)
     return operator
 
 
