@@ -62,10 +62,8 @@ def hasty(operator: Operator, release: Release) -> Operator:
     lifetime = [{"name": "CERTIFICATE_LIFETIME", "value": "20"}]
     release.upgrade("--set-json", f"memcached.extraEnv={json.dumps(lifetime)}")
     operator.await_rollout()
-    secret = f"{operator.name}-certificates"
-    before = operator.system.get("secret", secret)["metadata"]["uid"]
-    operator.system("delete", "secret", secret)  # only now: who was there before would make one that lives for months
-    until("it is made anew", lambda: operator.system.get("secret", secret)["metadata"]["uid"] != before)
+    with operator.gone():  # whoever was there before might make others that live for months
+        operator.system("delete", "secret", f"{operator.name}-certificates")
     return operator
 
 
