@@ -1,1 +1,0 @@
-"""The Redis operator: `python -m operators.redis`."""
