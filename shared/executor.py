@@ -5,13 +5,13 @@ So every rule about them is kept here (docs/architecture.md, "Decisions about wr
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
+import secrets as random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared import fields, kube, ownership, tracing
+from shared import fields, kube, ownership, secrets, tracing
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
@@ -93,7 +93,7 @@ class Executor:
                     changed = True
                 case Call():
                     await self._call(resource, action)
-                    changed = True
+                    changed |= not action.lasting
         return changed
 
     async def _require_current(self, resource: Obj) -> None:
@@ -121,12 +121,12 @@ class Executor:
         if observed is None:
             if action.unchanged:
                 await self._require_current(resource)
-            applied = await self._written(kind, namespace, name, self._create(kind, desired, anew=action.unchanged))
+            applied = await self._written(kind, namespace, name, self._create(resource, action))
             log.info("%s: created %s %s", _key(resource), kind, name)
             if was_so:
                 self._tell_restored(resource, f"{kind} {name} was missing; made again.")
         else:
-            ownership.require_ours(desired, observed)
+            ownership.require_ours(desired, observed, resource["metadata"]["uid"])
             if observed["metadata"].get("deletionTimestamp"):
                 raise kube.Conflict(f"{kind} {name} is still being deleted")
             paths = fields.difference(desired, observed, self._kube.manager)
@@ -153,19 +153,19 @@ class Executor:
         self._remember(place, asked)
         return True
 
-    async def _create(self, kind: Kind, desired: Obj, *, anew: bool = False) -> Obj:
+    async def _create(self, resource: Obj, action: Apply) -> Obj:
         """Create an object that was not seen; one that exists all the same is taken only if it is ours.
 
-        Args:
-            anew: whether one that exists is first looked at (Conflict).
+        One that must be as it was seen is first looked at (Conflict).
         """
+        kind, desired = action.kind, action.obj
         try:
             return await self._kube.create_by_apply(kind, desired)
         except kube.Conflict:
             metadata = desired["metadata"]
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-            ownership.require_ours(desired, live)
-            if anew:
+            ownership.require_ours(desired, live, resource["metadata"]["uid"])
+            if action.unchanged:
                 self._cache.put(kind, live)
                 raise
             return await self._kube.apply(kind, _pinned(desired, uid=live["metadata"]["uid"]))
@@ -198,11 +198,14 @@ class Executor:
         secret, name = action.obj, action.obj["metadata"]["name"]
         if action.order is not None:
             secret = {**secret, "data": secret.get("data", {}) | await self._issue(action.order, action.under)}
+        if action.token:
+            made = secrets.encoded({action.token: random.token_hex(32)})
+            secret = {**secret, "data": secret.get("data", {}) | made}
         if action.seen is None:
             await self._kube.create_by_apply(SECRET, secret)
             log.info("%s: created %s %s", _key(resource), SECRET, name)
             return
-        ownership.require_ours(secret, action.seen)
+        ownership.require_ours(secret, action.seen, resource["metadata"]["uid"])
         # Not with the UID alone: another's key may have come since.
         version = {"resourceVersion": action.seen["metadata"]["resourceVersion"]}
         pinned = _pinned(secret, uid=action.seen["metadata"]["uid"])
@@ -216,7 +219,7 @@ class Executor:
             raise CertificateNotMade(str(error)) from None
         pair = made.serving or made.authority
         assert pair is not None
-        return {key: base64.b64encode(text.encode()).decode() for key, text in zip(under, pair, strict=True)}
+        return secrets.encoded(dict(zip(under, pair, strict=True)))
 
     async def _delete(self, resource: Obj, action: Delete) -> None:
         kind, metadata = action.kind, action.obj["metadata"]

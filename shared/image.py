@@ -10,11 +10,15 @@ from dataclasses import dataclass
 
 _PART = r"[0-9a-z]+((\.|__?|-+)[0-9a-z]+)*"
 
-FORM = (
+_NAME = (
     r"^((?P<registry>\[[0-9A-Fa-f:]+\](:[0-9]+)?|[0-9A-Za-z.-]+(:[0-9]+)?)/)?"  # a registry, maybe with a port
     rf"(?P<repository>{_PART}(/{_PART})*)"
-    r"(:(?P<tag>[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}))?(@(?P<digest>[0-9a-z]+:[0-9a-f]{32,}))?$"
 )
+
+NAME_FORM = f"{_NAME}$"
+"""What an image's name without tag and digest looks like, for Python and for CEL alike."""
+
+FORM = _NAME + r"(:(?P<tag>[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}))?(@(?P<digest>[0-9a-z]+:[0-9a-f]{32,}))?$"
 """What an image reference looks like, for Python and for CEL alike."""
 
 

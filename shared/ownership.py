@@ -29,6 +29,7 @@ class Owner:
         uid: its UID: a later resource of the same name is another owner.
         application: what runs, such as `memcached` (app.kubernetes.io/name).
         operator: who makes the objects (app.kubernetes.io/managed-by).
+        lasting: whether its objects outlive it: they bear no owner reference then.
     """
 
     kind: Kind
@@ -37,6 +38,7 @@ class Owner:
     uid: str
     application: str
     operator: str
+    lasting: bool = False
 
     def labels(self, component: str) -> dict[str, str]:
         """Labels of an object of a component (such as `server`)."""
@@ -59,17 +61,10 @@ class Owner:
 
     def object(self, kind: Kind, name: str, *, component: str, **body: Obj) -> Obj:
         """A new object of ours: identity, labels and owner reference around `body`."""
-        return {
-            "apiVersion": kind.api_version,
-            "kind": kind.name,
-            "metadata": {
-                "name": name,
-                "namespace": self.namespace,
-                "labels": self.labels(component),
-                "ownerReferences": [self.reference()],
-            },
-            **body,
-        }
+        metadata: Obj = {"name": name, "namespace": self.namespace, "labels": self.labels(component)}
+        if not self.lasting:
+            metadata["ownerReferences"] = [self.reference()]
+        return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **body}
 
 
 def managed_selector(operator: str) -> str:
@@ -123,19 +118,23 @@ def made_for(uid: str, obj: Obj | None) -> Obj | None:
     return obj if (controller_of(obj) or {}).get("uid") == uid else None
 
 
-def require_ours(desired: Obj, observed: Obj) -> None:
+def require_ours(desired: Obj, observed: Obj, uid: str = "") -> None:
     """Make sure that we may write to an observed object.
 
     We may if its controller is our resource, by UID; or if it has no controller and bears the labels we give (an object
-    of ours that was orphaned, or restored from a backup without its owner).
+    of ours that was orphaned, restored from a backup without its owner, or made to outlive its resource).
+
+    Args:
+        uid: our resource's, for objects that name no owner (`Owner.lasting`).
 
     Raises:
         NotOurs: it belongs to another controller, to an earlier resource of the same name, or to a person.
     """
-    ours, theirs = controller_of(desired), controller_of(observed)
+    theirs = controller_of(observed)
+    ours = (controller_of(desired) or {"uid": uid})["uid"]
     what = f"{observed['kind']} {observed['metadata']['name']}"
     if theirs is not None:
-        if ours is not None and theirs["uid"] == ours["uid"]:
+        if theirs["uid"] == ours:
             return
         raise NotOurs(
             f"{what} belongs to {theirs['kind']} {theirs['name']} (uid {theirs['uid']}). It was left alone. "

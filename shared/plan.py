@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from shared.kube import Kind, Obj
 from shared.rotation import Order
@@ -81,17 +81,26 @@ class WriteSecret:
         seen: the Secret as it was; None where there was none.
         order: a certificate to be made for it, or an authority; None for neither.
         under: names in `data` of what is made: the certificate and its key.
+        token: name in `data` of a password to be made for it, at random; empty for none.
     """
 
     obj: Obj = field(repr=False)
     seen: Obj | None = field(repr=False)
     order: Order | None = None
     under: tuple[str, str] = ("tls.crt", "tls.key")
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One step on the running database; operators derive theirs and say what each does in `str`."""
+    """One step on the running database; operators derive theirs and say what each does in `str`.
+
+    Attributes:
+        lasting: whether it comes about some time after it was answered: then the world is looked at again when the step
+            says (`requeue`) rather than at once, when it would be asked for once more.
+    """
+
+    lasting: ClassVar[bool] = False
 
 
 Action = Apply | Patch | WriteSecret | Delete | Call

@@ -180,7 +180,12 @@ class EnvVar(SpecModel):
     )
 
 
-def _distinct(variables: list[EnvVar]) -> list[EnvVar]:
+def distinct(variables: list[EnvVar]) -> list[EnvVar]:
+    """The same, where no name stands twice.
+
+    Raises:
+        ValueError: one does.
+    """
     names = [variable.name for variable in variables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -296,7 +301,7 @@ class PodSettings(SpecModel):
     annotations: Annotated[dict[str, str], Field(max_length=64)] = Field(
         default_factory=dict, description="Further annotations of the pods."
     )
-    env: Annotated[list[EnvVar], AfterValidator(_distinct), Field(max_length=128)] = Field(
+    env: Annotated[list[EnvVar], AfterValidator(distinct), Field(max_length=128)] = Field(
         default_factory=list,
         description="Environment variables of the main container.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},

@@ -8,7 +8,7 @@ import binascii
 import hashlib
 import hmac
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared import pem
@@ -58,6 +58,22 @@ async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
         return await kube.get(SECRET, namespace, name)
     except NotFound:
         return None
+
+
+def content_of(secret: Obj | None) -> Mapping[str, str]:
+    """What a Secret holds, by key; what is no text is left out."""
+    found = {}
+    for key, value in ((secret or {}).get("data") or {}).items():
+        try:
+            found[key] = base64.b64decode(value).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+    return found
+
+
+def encoded(content: Mapping[str, str]) -> dict[str, str]:
+    """The same as a Secret's `data`."""
+    return {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}
 
 
 def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:

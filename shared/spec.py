@@ -277,13 +277,18 @@ class Condition(SpecModel):
     )
 
 
-class Status(SpecModel):
-    """What every status has."""
+class Reported(SpecModel):
+    """What every status has, whatever else its conditions tell of."""
 
     observed_generation: int | None = Field(
         None, description="The generation of the spec that this status tells of.", json_schema_extra=INT64
     )
     phase: str | None = Field(None, description="What the resource is doing, in one word.")
+
+
+class Status(Reported):
+    """What every status has whose conditions are those that kstatus reads."""
+
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
         description="Ready, Reconciling and Stalled, as kstatus reads them.",

@@ -3,6 +3,9 @@
 kstatus reads three conditions: Ready (the spec is reality), Reconciling (work is under way) and Stalled (only a person
 mends it). An absent Ready reads as done, so the first status says Unknown.
 
+A resource may have entries of its own in the list (an instance each, as the redis operator's seed has it): those come
+first, and whoever looks for a condition by its type passes over them.
+
 Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 """
 
@@ -18,19 +21,23 @@ READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 
+_OURS = frozenset({READY, RECONCILING, STALLED})
+
 
 def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
     """The whole status to report.
 
     Args:
         resource: the resource as observed; its generation and earlier conditions count.
-        status: what the operator reports beside the conditions.
+        status: what the operator reports beside these conditions; other entries under `conditions` are its own.
         verdict: how far the resource is, and why.
         now: RFC 3339 time of a transition.
     """
     generation = resource["metadata"].get("generation", 0)
     earlier = (resource.get("status") or {}).get("conditions") or []
-    return {**status, "observedGeneration": generation, "conditions": _conditions(earlier, verdict, generation, now)}
+    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _OURS]
+    conditions = [*own, *_conditions(earlier, verdict, generation, now)]
+    return {**status, "observedGeneration": generation, "conditions": conditions}
 
 
 def change(resource: Obj, status: Obj) -> Obj | None:

@@ -1,8 +1,9 @@
-"""What the crash harness counted, at the end of a session."""
+"""What the crash harness counted, at the end of a session; and time for Hypothesis."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from shared.testing.scoreboard import Scoreboard
 
@@ -11,6 +12,9 @@ _BOARD = pytest.StashKey[Scoreboard]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BOARD] = Scoreboard()
+    # How long an example may take says something of a busy machine, and nothing of what is tested.
+    settings.register_profile("any machine", deadline=None)
+    settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,11 @@ class MemcachedOperator(Operator):
     )
 
 
+_CERT_MANAGER = Field(
+    True, description="The operator may ask cert-manager for certificates, for clusters with tls.mode certManager."
+)
+
+
 class EtcdRbac(Rbac):
     """Rights, with those that can be left out where no cluster needs them."""
 
@@ -24,9 +29,7 @@ class EtcdRbac(Rbac):
         description="The operator may create and change Secrets, for clusters with tls.mode self. False: it can only "
         "read those that resources name.",
     )
-    cert_manager: bool = Field(
-        True, description="The operator may ask cert-manager for certificates, for clusters with tls.mode certManager."
-    )
+    cert_manager: bool = _CERT_MANAGER
 
 
 class EtcdOperator(Operator):
@@ -42,6 +45,24 @@ class EtcdOperator(Operator):
         "", description="Image of the pods that take and restore snapshots; empty: the operator's own image."
     )
     rbac: EtcdRbac = Field(EtcdRbac(), description="Rights.")
+
+
+class RedisRbac(Rbac):
+    """Rights, with one that can be left out where no cluster needs it."""
+
+    cert_manager: bool = _CERT_MANAGER
+
+
+class RedisOperator(Operator):
+    """The values of charts/redis-operator."""
+
+    image: Image = Field(Image(repository="platform/redis-operator"), description="The operator's image.")
+    operand_image_repository: ImageRepository = Field(
+        "redis",
+        description="Where Redis' images come from if a resource names a version only: where your registry keeps them, "
+        "tagged as Redis' own are, such as 8.0.2.",
+    )
+    rbac: RedisRbac = Field(RedisRbac(), description="Rights.")
 
 
 class Part(BaseModel):
@@ -60,11 +81,13 @@ class Platform(Values):
     )
     etcd: Part = Field(Part(), description="The etcd operator; it takes all values of ../etcd-operator.")
     memcached: Part = Field(Part(), description="The memcached operator; it takes all values of ../memcached-operator.")
+    redis: Part = Field(Part(), description="The redis operator; it takes all values of ../redis-operator.")
 
 
 CHARTS: dict[str, type[Values]] = {
     "etcd-operator": EtcdOperator,
     "memcached-operator": MemcachedOperator,
     "platform": Platform,
+    "redis-operator": RedisOperator,
 }
 """The values of each chart that takes any, by the chart's directory."""

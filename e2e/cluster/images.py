@@ -9,11 +9,12 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from e2e.cluster import binaries
+from e2e.cluster import binaries, debian, redis_programs
 from e2e.cluster.commands import run, succeeds
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.node import PAUSE_IMAGE
@@ -25,6 +26,12 @@ MEMCACHED_VERSIONS = {"trixie": "1.6.38", "bookworm": "1.6.18"}
 ETCD_TAGS = {version: f"etcd:v{version}" for version in binaries.ETCD} | {
     "3.4.13": "cnych/etcd:v3.4.13"  # the seed's name for it
 }
+REDIS_TAGS = {
+    (engine, version): f"{'valkey/valkey' if engine == 'valkey' else engine}:{version}"
+    for engine, version in redis_programs.VERSIONS
+}
+"""The official images' names; to a cluster, ``library/redis`` is ``redis``."""
+
 KEPT = 3  # archives kept of one image: switching between branches builds nothing anew
 
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -43,7 +50,7 @@ class Image:
         sources: files and directories whose content decides whether it must be made anew.
         arguments: build arguments.
         suite: the Debian suite it is FROM; None for one from scratch.
-        program: what must be built before, for its context is where that is put; None for nothing.
+        first: what must be done before, for it makes the context; None for nothing.
     """
 
     tag: str
@@ -52,7 +59,7 @@ class Image:
     sources: tuple[Path, ...]
     arguments: Mapping[str, str] = field(default_factory=dict)
     suite: str | None = None
-    program: binaries.Program | None = None
+    first: Callable[[], object] | None = None
 
     @property
     def archive(self) -> Path:
@@ -73,7 +80,7 @@ def cluster_images() -> list[Image]:
 
 def operand_images() -> list[Image]:
     """The databases, in every version the tests need."""
-    return [*memcached_images(), *etcd_images()]
+    return [*memcached_images(), *etcd_images(), *redis_images()]
 
 
 def memcached_images() -> list[Image]:
@@ -100,9 +107,33 @@ def etcd_images() -> list[Image]:
             containerfile=IMAGES / "etcd" / "Containerfile",
             context=binaries.place(program),
             sources=(binaries.GO / program.module,),
-            program=program,
+            first=partial(binaries.build, program),
         )
         for version, program in binaries.ETCD.items()
+    ]
+
+
+def redis_images() -> list[Image]:
+    """Servers of Redis and Valkey, as in their own images; and the exporter that may stand beside them."""
+    exporter_suite, exporter, exporter_version = redis_programs.EXPORTER
+    return [
+        *(
+            Image(
+                tag=REDIS_TAGS[engine, version],
+                containerfile=IMAGES / engine / "Containerfile",
+                context=redis_programs.root(engine, version),
+                sources=(),
+                first=partial(redis_programs.unpacked, engine, version),
+            )
+            for engine, version in redis_programs.VERSIONS
+        ),
+        Image(
+            tag=f"oliver006/redis_exporter:v{exporter_version}",
+            containerfile=IMAGES / "redis-exporter" / "Containerfile",
+            context=debian.place_of(exporter_suite, exporter),
+            sources=(),
+            first=partial(debian.unpacked, exporter_suite, exporter),
+        ),
     ]
 
 
@@ -139,8 +170,8 @@ def build(image: Image) -> Path:
     archive = image.archive
     if archive.exists():
         return archive
-    if image.program:
-        binaries.build(image.program)
+    if image.first:
+        image.first()
     with binaries.locked("images"):  # one build at a time: buildah's storage and two cores are shared
         if not archive.exists():
             if image.suite:
@@ -168,23 +199,6 @@ def digest(sources: Iterable[Path], *, salt: str = "") -> str:
     return found.hexdigest()[:12]
 
 
-def debian_mirror(sources: str, codename: str) -> str | None:
-    """The mirror that a machine's apt sources name for its own release.
-
-    Args:
-        sources: the text of its sources lists, one-line or deb822 style.
-        codename: of the release it runs.
-    """
-    for line in sources.splitlines():
-        if found := re.match(rf"deb\s+(?:\[.*?\]\s+)?(\S+)\s+{codename}\s(?:.*\s)?main\b", line):
-            return found[1]
-    for stanza in re.split(r"\n\s*\n", sources):
-        fields = dict(re.findall(r"^(\w[\w-]*):\s*(.*)$", stanza, flags=re.MULTILINE))
-        if codename in fields.get("Suites", "").split() and "main" in fields.get("Components", "").split():
-            return str(fields["URIs"].split()[0])
-    return None
-
-
 def _program(tag: str, program: binaries.Program) -> Image:
     directory = binaries.build(program)
     return Image(
@@ -201,14 +215,7 @@ def _base(suite: str) -> None:
     tag = f"docker.io/library/debian:{suite}-slim"
     if _has(tag):
         return
-    release = dict(re.findall(r'^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text(), flags=re.MULTILINE))
-    lists = [*Path("/etc/apt").glob("sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    mirror = debian_mirror("\n\n".join(path.read_text() for path in lists), release.get("VERSION_CODENAME", ""))
-    if mirror is None:
-        raise ClusterError(
-            f"no Debian mirror for {release.get('VERSION_CODENAME')} in /etc/apt, and local images are made from one",
-            "use a Debian machine, or a cluster that can pull: make up CLUSTER=kind or CLUSTER=current",
-        )
+    mirror = debian.mirror("local images")
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         root = Path(scratch) / "root"
         run(

@@ -66,3 +66,8 @@ def operator(system: Kubectl) -> Operator:
 @pytest.fixture
 def etcd_operator(system: Kubectl) -> Operator:
     return Operator(system, "etcd")
+
+
+@pytest.fixture
+def redis_operator(system: Kubectl) -> Operator:
+    return Operator(system, "redis")

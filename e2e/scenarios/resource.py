@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from e2e.scenarios.commands import Kubectl
+from e2e.scenarios.commands import Kubectl, Refused, until
 
 
 def conditions(resource: dict[str, Any]) -> dict[str, str]:
@@ -22,6 +24,31 @@ def condition(resource: dict[str, Any], named: str) -> dict[str, Any]:
 def uids(kubectl: Kubectl) -> set[str]:
     """The UIDs of all pods of a namespace."""
     return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
+
+
+def is_evicted(kubectl: Kubectl, pod: str) -> bool:
+    """Ask for a pod's eviction, as a drain does; False if a disruption budget forbids it for now."""
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
+    try:
+        kubectl("create", "--raw", path, "-f", "-", given=eviction)
+    except Refused as refused:
+        if "disruption budget" not in refused.said:
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def crowded(kubectl: Kubectl, pods: int) -> Iterator[None]:
+    """A namespace has room for no more pods than so many within the block: a quota keeps others from coming."""
+    quota = {"hard": {"pods": str(pods)}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": quota})
+    try:
+        until("the quota counts", lambda: kubectl.get("resourcequota", "few").get("status", {}).get("used"))
+        yield
+    finally:
+        kubectl("delete", "resourcequota", "few", "--ignore-not-found")
 
 
 class Resource:

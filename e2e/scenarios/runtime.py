@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,21 @@ def cut_off(pods: Sequence[dict[str, Any]], addresses: Sequence[str]) -> Iterato
             node.inside("nsenter", f"--net=/proc/{process}/ns/net", "ip", "route", "del", "blackhole", f"{address}/32")
 
 
+def hand_out_from(pods: Sequence[dict[str, Any]]) -> None:
+    """The next pods on each of these pods' nodes are given the addresses that these have, as far as they are free.
+
+    A node hands out addresses in order, and notes which was the last.
+    """
+    lowest: dict[str, IPv4Address] = {}
+    for pod in pods:
+        name, address = pod["spec"]["nodeName"], IPv4Address(pod["status"]["podIP"])
+        lowest[name] = min(address, lowest.get(name, address))
+    for node in _running().nodes:
+        if node.at.name in lowest:
+            last = lowest[node.at.name] - 1
+            node.inside("sh", "-c", f"printf %s {last} > /run/cni/platform/last_reserved_ip.0")
+
+
 def volume(kubectl: Kubectl, claim: str) -> Path:
     """The directory of this machine in which a claim's volume is."""
     name = kubectl.get("persistentvolumeclaim", claim)["spec"]["volumeName"]
@@ -63,12 +79,16 @@ def flip(file: Path, found: bytes, replaced: bytes) -> int:
     return places
 
 
-def _found(pod: dict[str, Any], container: str) -> tuple[Node, str]:
-    """A container's node, and its name there."""
+def _running() -> Cluster:
     cluster = Cluster.running()
     if cluster is None:
         pytest.skip("another cluster's nodes are not ours to enter: make up CLUSTER=local")
-    [node] = [node for node in cluster.nodes if node.at.name == pod["spec"]["nodeName"]]
+    return cluster
+
+
+def _found(pod: dict[str, Any], container: str) -> tuple[Node, str]:
+    """A container's node, and its name there."""
+    [node] = [node for node in _running().nodes if node.at.name == pod["spec"]["nodeName"]]
     [state] = [state for state in pod["status"]["containerStatuses"] if state["name"] == container]
     return node, state["containerID"].rpartition("/")[2]
 

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import json
 
-from e2e.scenarios.commands import Kubectl, Refused, until
+from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.memcached import Memcached
-
-
-def is_evicted(kubectl: Kubectl, pod: str) -> bool:
-    """Ask for a pod's eviction, as a drain does; False if a disruption budget forbids it for now."""
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
-    try:
-        kubectl("create", "--raw", path, "-f", "-", given=eviction)
-    except Refused as refused:
-        if "disruption budget" not in refused.said:
-            raise
-        return False
-    return True
+from e2e.scenarios.resource import is_evicted
 
 
 def test_a_drain_takes_one_server_at_a_time(kubectl: Kubectl) -> None:

@@ -64,10 +64,7 @@ def test_random_interference_always_ends_as_the_spec_says(
         kind = chance.choice(["deployment", "statefulset", "service"])
         kubectl("delete", kind, "cache", "--wait=false", "--ignore-not-found")
 
-    def kill_operator() -> None:
-        operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
-
-    moves: list[Callable[[], None]] = [respecify, respecify, lose_servers, meddle, delete_owned, kill_operator]
+    moves: list[Callable[[], None]] = [respecify, respecify, lose_servers, meddle, delete_owned, operator.kill]
     for _ in range(ROUNDS):
         chance.choice(moves)()
         time.sleep(chance.uniform(0, 1.5))

@@ -15,11 +15,11 @@ from datetime import datetime
 
 from operators.etcd.api import EtcdCluster
 from operators.etcd.calls import ChangePassword, DisableAuth, EnableAuth
-from operators.etcd.certificates import content_of
 from operators.etcd.database import Access
 from operators.etcd.observe import Observed, endpoints
 from operators.etcd.secrets import PASSWORD_KEY, USER, Secrets
 from shared.plan import PASS, Progress, Step
+from shared.secrets import content_of
 
 AGAIN = 15.0
 """Seconds until members, and the Secret, are asked again: no watch tells of either."""

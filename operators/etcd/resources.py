@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api import API, EtcdCluster
 from operators.etcd.database import Endpoint
+from shared import provision
 from shared.kube import DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from shared.ownership import Owner
 
@@ -182,7 +183,7 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
         "template": pod,
     }
     if storage.medium == "Volume":
-        size = storage.size if existing is None else (template_size(existing) or storage.size)
+        size = storage.size if existing is None else (provision.template_size(existing) or storage.size)
         spec["volumeClaimTemplates"] = [claim(resource, own, size)]
     return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
 
@@ -200,11 +201,3 @@ def claim(resource: EtcdCluster, own: Owner, size: int | str) -> Obj:
         "metadata": {"name": DATA, "labels": labels},
         "spec": spec,
     }
-
-
-def template_size(stateful_set: Obj) -> int | str | None:
-    """What new volumes of a StatefulSet ask for; None where it makes none."""
-    for claim in stateful_set["spec"].get("volumeClaimTemplates") or ():
-        size: int | str = claim["spec"]["resources"]["requests"]["storage"]
-        return size
-    return None

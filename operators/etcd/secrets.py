@@ -8,9 +8,9 @@ from datetime import datetime
 
 from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
-from operators.etcd.certificates import SIGNER, Authorities, Held, authority_key, content_of, fingerprint
 from operators.etcd.database import Access
 from shared import pem
+from shared.keyring import SIGNER, Authorities, Held, authority_key, fingerprint
 from shared.kube import Kube, Obj
 from shared.pem import Pair
 from shared.secrets import (
@@ -21,6 +21,7 @@ from shared.secrets import (
     PRIVATE_KEY,
     Problem,
     Wrong,
+    content_of,
     digest,
     find,
     texts,

@@ -9,9 +9,10 @@ from operators.memcached import resources, template
 from operators.memcached.api import Memcached, validate
 from operators.memcached.certificates import PATIENCE, RefreshCertificates
 from operators.memcached.observe import Observed
+from shared import provision
 from shared.deadlines import Deadline
 from shared.image import Image
-from shared.kube import AUTOSCALER, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kube import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.ownership import Owner, selector_text
 from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow
 
@@ -23,9 +24,6 @@ REFRESHING = "RefreshingCertificates"
 
 SECRETS_AGAIN = 15.0
 """Seconds after which Secrets that servers cannot run with are read again: no watch tells of them."""
-
-
-_EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,14 +96,11 @@ class Planner:
     def keep_disruption_budget(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The PodDisruptionBudget exists as the spec says, or is gone."""
         wanted = resources.disruption_budget(resource, self._owner(resource))
-        budget = seen.disruption_budget
-        if wanted and budget and (wanted["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
-            wanted = None  # made anew: Kubernetes refuses both, and somebody else's of them would stay through an apply
-        return _keep(DISRUPTION_BUDGET, wanted, budget)
+        return provision.keep_disruption_budget(wanted, seen.disruption_budget)
 
     def keep_autoscaler(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The HorizontalPodAutoscaler exists as the spec says, or is gone."""
-        return _keep(AUTOSCALER, resources.autoscaler(resource, self._owner(resource)), seen.autoscaler)
+        return provision.keep(AUTOSCALER, resources.autoscaler(resource, self._owner(resource)), seen.autoscaler)
 
     def _owner(self, resource: Memcached) -> Owner:
         return resources.owner(resource, self.operator)
@@ -214,13 +209,6 @@ def renew_certificates(resource: Memcached, seen: Observed, _now: datetime) -> S
     )
     actions = (call,) if told else ()
     return Step(actions, Progress.UNDERWAY, REFRESHING, message, warning=bool(silent), requeue=PATIENCE)
-
-
-def _keep(kind: Kind, wanted: Obj | None, seen: Obj | None) -> Step:
-    """An object that the spec may or may not ask for."""
-    if wanted is not None:
-        return Step.do(Apply(kind, wanted))
-    return Step.do(Delete(kind, seen)) if seen is not None else PASS
 
 
 def _settled(resource: Memcached, seen: Observed) -> bool:

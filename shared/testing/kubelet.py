@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kube import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, NotFound, Obj
 
 if TYPE_CHECKING:
     from shared.testing.apiserver import ApiServer
@@ -54,28 +56,43 @@ class Processes(Protocol):
         """A pod is gone, by its UID, and what ran in it."""
 
 
+@runtime_checkable
+class Readers(Processes, Protocol):
+    """Processes that read ConfigMaps and Secrets, which `run` then gets beside the claims, by the volumes' names.
+
+    Attributes:
+        reads_files: that they do.
+    """
+
+    reads_files: bool
+
+
 class Kubelet:
-    """Every node's.
+    """Every node's, and the scheduler.
 
     Args:
         made: how many addresses were given before: the next ones are others.
+        nodes: how many nodes there are; a pod goes to the one that has the fewest.
 
     Attributes:
         processes: what runs in pods; None where nothing needs to.
         trouble: as in `Fate`, where there are no processes.
+        spare: addresses that are given first, again.
     """
 
-    def __init__(self, server: ApiServer, *, made: int = 0) -> None:
+    def __init__(self, server: ApiServer, *, made: int = 0, nodes: int = 1) -> None:
         self.processes: Processes | None = None
         self.made = made
+        self.spare: list[str] = []
+        self.nodes = nodes
         self._server = server
         self._actor = server.actor("kubelet")
         self._alive: dict[str, None] = {}
 
     def fork(self, server: ApiServer) -> Kubelet:
         """The same for a fork of the server, without its processes."""
-        kubelet = Kubelet(server, made=self.made)
-        kubelet._alive = dict(self._alive)
+        kubelet = Kubelet(server, made=self.made, nodes=self.nodes)
+        kubelet._alive, kubelet.spare = dict(self._alive), list(self.spare)
         return kubelet
 
     def bury(self) -> None:
@@ -108,13 +125,14 @@ class Kubelet:
         if missing:
             return self._report(pod, self._unscheduled(pod, missing))
         if not pod["spec"].get("nodeName"):
-            self._actor.merge(*place, {"spec": {"nodeName": "node-1"}})
+            self._actor.merge(*place, {"spec": {"nodeName": self._node()}})
         address = pod["status"].get("podIP") or self._address()
         fate = Fate(trouble)
         if self.processes is not None and trouble in RUNNING:
             self._alive |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
             known = pod["status"] | {"podIP": address}
-            fate = self.processes.run(pod | {"status": known}, claims)
+            files = self._files(pod) if isinstance(self.processes, Readers) else {}
+            fate = self.processes.run(pod | {"status": known}, claims | files)
             fate = Fate(fate.trouble or trouble, fate.said, fate.exits)
         return self._report(pod, self._status(pod, fate, address))
 
@@ -137,6 +155,25 @@ class Kubelet:
                 return {}, f'persistentvolumeclaim "{name}" is being deleted'
             claims[volume["name"]] = found[0]
         return claims, ""
+
+    def _files(self, pod: Obj) -> dict[str, Obj]:
+        """The ConfigMaps and Secrets that a pod's volumes are made of, as far as they are there."""
+        found: dict[str, Obj] = {}
+        for volume in pod["spec"].get("volumes", ()):
+            for kind, name in (
+                (CONFIG_MAP, (volume.get("configMap") or {}).get("name")),
+                (SECRET, (volume.get("secret") or {}).get("secretName")),
+            ):
+                if name:
+                    with suppress(NotFound):
+                        found[volume["name"]] = self._actor.get(kind, pod["metadata"]["namespace"], name)
+        return found
+
+    def _node(self) -> str:
+        """The node with the fewest pods."""
+        taken = Counter(pod["spec"].get("nodeName") for _, pod in self._server.objects(POD)) if self.nodes > 1 else {}
+        names = [f"node-{number + 1}" for number in range(self.nodes)]
+        return min(names, key=lambda name: taken.get(name, 0))
 
     def _report(self, pod: Obj, status: Obj) -> bool:
         if status == {key: pod["status"].get(key) for key in status}:
@@ -216,6 +253,8 @@ class Kubelet:
         return found
 
     def _address(self) -> str:
-        """An IP address that no pod had before."""
+        """An IP address that no pod had before, unless there are spare ones."""
+        if self.spare:
+            return self.spare.pop(0)
         self.made += 1
         return f"10.244.{self.made // 250}.{self.made % 250 + 1}"

@@ -14,7 +14,7 @@ from shared.testing.apiserver import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
 from shared.testing.outcome import Done, Named, Outcome
-from shared.testing.scenario import Clock, Simulated, Stage, Step, Subject, Unsafe
+from shared.testing.scenario import Clock, Simulated, Stage, Step, Subject, Timed, Unsafe
 from shared.testing.workloads import Workloads
 
 FIRST_VERSION = 1000
@@ -43,7 +43,9 @@ class World:
         self.clock = Clock(NOW + timedelta(days=seed))
         kinds = [subject.controller(self.database).kind, *subject.serves]
         self.server = ApiServer(kinds, clock=self.clock, version=FIRST_VERSION * (1 + seed))
-        self.workloads = Workloads(self.server, processes=self._simulated, made=FIRST_VERSION * seed)
+        self.workloads = Workloads(
+            self.server, processes=self._simulated, made=FIRST_VERSION * seed, nodes=subject.nodes
+        )
         self._before = 0
         self._let_watch()
 
@@ -96,6 +98,8 @@ class World:
     def _let_watch(self) -> None:
         if self._simulated is not None:
             self.server.witness = self._simulated.witness
+        if isinstance(self.database, Timed):
+            self.database.clock = self.clock
 
     @property
     def outcome(self) -> Outcome:

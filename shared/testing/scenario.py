@@ -76,6 +76,17 @@ class Simulated(Database, Processes, Protocol):
         """
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """A database in which things happen as time passes.
+
+    Attributes:
+        clock: the world's; it is given.
+    """
+
+    clock: Callable[[], datetime]
+
+
 class NoDatabase:
     """Of an operator that asks its database nothing."""
 
@@ -98,6 +109,7 @@ class Subject:
         serves: kinds that the API server must know beyond Kubernetes' own and the resource's.
         patience: seconds that the operator's timers are waited for; longer ones ring as if no time had passed.
         unstable: fields, as keys at any depth, that may end otherwise where something went wrong: who leads.
+        nodes: how many of Kubernetes' nodes pods are spread over.
     """
 
     name: str
@@ -106,6 +118,7 @@ class Subject:
     serves: tuple[Kind | Served, ...] = ()
     patience: float = 0.0
     unstable: tuple[str, ...] = ()
+    nodes: int = 1
 
 
 @dataclass

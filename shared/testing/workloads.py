@@ -7,7 +7,7 @@ cluster does it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shared.kube import DEPLOYMENT, POD, Obj
 from shared.testing.apiserver import ApiServer
@@ -28,6 +28,7 @@ class Workloads:
             replaced at any time.
         processes: what runs in pods.
         made: how many pods and addresses were made before: the next ones get other names.
+        nodes: how many nodes pods are spread over.
     """
 
     def __init__(
@@ -37,11 +38,12 @@ class Workloads:
         trouble: Callable[[Obj], str] = lambda _: "",
         processes: Processes | None = None,
         made: int = 0,
+        nodes: int = 1,
     ) -> None:
         self.trouble = trouble
         self.server = server
         self._controller = server.actor("kube-controller-manager")
-        self._kubelet = Kubelet(server, made=made)
+        self._kubelet = Kubelet(server, made=made, nodes=nodes)
         self._kubelet.processes = processes
         self._claims = Claims(server)
         self._stateful_sets = StatefulSets(server)
@@ -53,6 +55,10 @@ class Workloads:
         workloads._kubelet = self._kubelet.fork(server)
         workloads._kubelet.processes = processes
         return workloads
+
+    def give_again(self, addresses: Iterable[str]) -> None:
+        """The next pods get these addresses."""
+        self._kubelet.spare.extend(addresses)
 
     def settle(self, limit: int = 1000) -> int:
         """Move until nothing moves any more; returns the number of moves.

@@ -13,6 +13,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached import api as memcached
+from operators.redis import api as redis
 from shared.connection import HttpTransport, load_configuration
 from shared.install import install_crds
 from shared.kube import Kube
@@ -36,7 +37,7 @@ def install(plane: ControlPlane) -> None:
 
     async def run() -> None:
         transport = HttpTransport(await load_configuration(str(plane.kubeconfig)))
-        await install_crds(Kube(transport, manager=NAME), [memcached.API, etcd.API, etcd_backup.API])
+        await install_crds(Kube(transport, manager=NAME), [memcached.API, etcd.API, etcd_backup.API, redis.API])
         await transport.close()
 
     asyncio.run(run())

@@ -14,26 +14,40 @@ from e2e.cluster.paths import REPOSITORY
 from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached import api as memcached
+from operators.redis import api as redis
 from shared.crd import Resource
 from shared.kube import DEPLOYMENT, SECRET, Kind, KubeError, Obj
-from tests import etcd_backup_cases, etcd_cases, memcached_cases
+from tests import etcd_backup_cases, etcd_cases, memcached_cases, redis_cases, redis_changes
 from tests.api.conftest import Kubectl
 from tests.api.running import Operator
-from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER, MEMCACHED, World
+from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER, MEMCACHED, REDIS_CLUSTER, World
 from tests.cases import Case, Change
 from tests.etcd_changes import CHANGES, REFUSED_CHANGES
 from tests.unit.memcached.fleet import certificate, tls_secret
 
-CASES = {MEMCACHED: memcached_cases, ETCD_CLUSTER: etcd_cases, ETCD_BACKUP: etcd_backup_cases}
+CASES = {
+    MEMCACHED: memcached_cases,
+    ETCD_CLUSTER: etcd_cases,
+    ETCD_BACKUP: etcd_backup_cases,
+    REDIS_CLUSTER: redis_cases,
+}
 ACCEPTED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].ACCEPTED]
 REFUSED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].REFUSED]
 REFUSED_OF_ALL = [
     *((ETCD_CLUSTER, change) for change in REFUSED_CHANGES),
     *((ETCD_BACKUP, change) for change in etcd_backup_cases.REFUSED_CHANGES),
+    *((REDIS_CLUSTER, change) for change in redis_changes.REFUSED_CHANGES),
+]
+TAKEN_OF_ALL = [
+    *((ETCD_CLUSTER, change) for change in CHANGES),
+    *((REDIS_CLUSTER, change) for change in redis_changes.CHANGES),
 ]
 
 SAMPLES = sorted((REPOSITORY / "samples" / "memcached").glob("*.yaml"))
-ETCD_SAMPLES = sorted((REPOSITORY / "samples" / "etcd").glob("*.yaml"))
+OTHER_SAMPLES = [
+    sample for name in ("etcd", "redis") for sample in sorted((REPOSITORY / "samples" / name).glob("*.yaml"))
+]
+SEED_OF_REDIS = OTHER_SAMPLES.pop(OTHER_SAMPLES.index(REPOSITORY / "samples" / "redis" / "seed.yaml"))
 
 DEFAULTS = {
     "version": "1.6.38",
@@ -54,6 +68,9 @@ ETCD_DEFAULTS = {
     "electionTimeout": 1000,
     "paused": False,
 }
+
+
+REDIS_DEFAULTS = {"replicasPerMaster": 1, "pause": False, "finalizers": "foreground"}
 
 
 def manifest(case: Case, kind: Kind = MEMCACHED) -> dict[str, object]:
@@ -98,9 +115,9 @@ def replace(world: World, kind: Kind, change: Change) -> Obj:
     return world.person.update(kind, made | {"spec": change.new.whole_spec})
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_a_change_is_accepted(world: World, change: Change) -> None:
-    assert holds(replace(world, ETCD_CLUSTER, change)["spec"], change.new.whole_spec)
+@pytest.mark.parametrize(("kind", "change"), TAKEN_OF_ALL, ids=str)
+def test_a_change_is_accepted(world: World, kind: Kind, change: Change) -> None:
+    assert holds(replace(world, kind, change)["spec"], change.new.whole_spec)
 
 
 @pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
@@ -113,7 +130,11 @@ def test_a_change_is_refused_with_a_sentence(world: World, kind: Kind, change: C
 
 @pytest.mark.parametrize(
     ("kind", "given", "filled_in"),
-    [(MEMCACHED, {"size": 2}, DEFAULTS), (ETCD_CLUSTER, {"size": 3, "version": "3.6.16"}, ETCD_DEFAULTS)],
+    [
+        (MEMCACHED, {"size": 2}, DEFAULTS),
+        (ETCD_CLUSTER, {"size": 3, "version": "3.6.16"}, ETCD_DEFAULTS),
+        (REDIS_CLUSTER, {"replicas": 6}, REDIS_DEFAULTS),
+    ],
     ids=lambda value: value.name if isinstance(value, Kind) else "",
 )
 def test_what_is_not_given_is_filled_in(world: World, kind: Kind, given: Obj, filled_in: Obj) -> None:
@@ -151,7 +172,9 @@ def test_get_shows_what_counts(world: World, kube: Kubectl, operator: Operator) 
     assert row.endswith("2 of 2 servers are ready.")
 
 
-@pytest.mark.parametrize("resource", [memcached.API, etcd.API, etcd_backup.API], ids=lambda api: api.kind.name)
+@pytest.mark.parametrize(
+    "resource", [memcached.API, etcd.API, etcd_backup.API, redis.API], ids=lambda api: api.kind.name
+)
 def test_explain_describes_every_field(kube: Kubectl, resource: Resource) -> None:
     said = kube("explain", f"{resource.kind.plural}.spec")
     for field in resource.spec.model_fields.values():
@@ -169,6 +192,18 @@ SHOWN = {
         {"phase": "Complete", "revision": 7, "size": "1.2Mi", "sizeBytes": 1258291, "location": "volume://snapshots/a"},
         ["NAME", "CLUSTER", "PHASE", "REVISION", "SIZE", "AGE", "LOCATION", "MESSAGE"],
         ["cache", "demo", "Complete", "7", "1.2Mi", ..., "volume://snapshots/a"],
+    ),
+    REDIS_CLUSTER: (
+        {
+            "readyReplicas": 5,
+            "masters": 3,
+            "phase": "Upgrading",
+            "version": "redis-7.0.15",
+            "image": "redis:8.0.2",
+            "conditions": [{"type": "slave", "status": "False"}, {"type": "slave", "status": "True"}],
+        },
+        ["NAME", "REPLICAS", "READY", "MASTERS", "PHASE", "VERSION", "AGE", "IMAGE", "MESSAGE"],
+        ["cache", "6", "5", "3", "Upgrading", "redis-7.0.15", ..., "redis:8.0.2"],
     ),
 }
 
@@ -194,15 +229,37 @@ def test_kubectl_scales_an_etcd_cluster_within_its_bounds(world: World, kube: Ku
         kube("scale", "etcd/cache", "--replicas=0")
 
 
-@pytest.mark.parametrize("sample", ETCD_SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_of_etcd_applies_strictly_and_again_without_a_change(
-    world: World, kube: Kubectl, sample: Path
-) -> None:
+@pytest.mark.parametrize("sample", OTHER_SAMPLES, ids=lambda path: f"{path.parent.stem}: {path.stem}")
+def test_a_sample_applies_strictly_and_again_without_a_change(world: World, kube: Kubectl, sample: Path) -> None:
     kube("apply", "--validate=strict", "--filename", sample)
     again = kube("apply", "--validate=strict", "--filename", sample).splitlines()
-    ours = [line for line in again if "etcd.ydzs.io/" in line]  # a Secret's stringData is applied each time
+    ours = [line for line in again if not line.startswith("secret/")]  # its stringData is applied each time
     assert ours
     assert all(line.endswith(" unchanged") for line in ours)
+
+
+def test_the_seeds_manifest_is_refused_for_its_version_alone_whether_created_or_changed_to(
+    world: World, kube: Kubectl
+) -> None:
+    text = SEED_OF_REDIS.read_text().replace("namespace: kube-system", f"namespace: {world.namespace}")
+    with pytest.raises(ClusterError, match=r"redis 3\.2\.8 is older than the operator works with"):
+        kube("create", "--filename", "-", stdin=text.replace("7.0.15", "3.2.8"))
+    for _ in range(2):
+        kube("apply", "--validate=strict", "--filename", "-", stdin=text)
+    with pytest.raises(ClusterError, match=r"Give redis 6\.2 or newer, or valkey 7\.2 or newer"):
+        kube("patch", "rec/example000-redis-cluster", "--type=merge", "--patch", '{"spec": {"version": "3.2.8"}}')
+    kept = json.loads(kube("get", "rec/example000-redis-cluster", "--output=json"))
+    assert kept["spec"]["version"] == "7.0.15"
+    assert kept["metadata"]["generation"] == 1, "applied again, it changes nothing"
+    assert "status" not in kept, "what the manifest says of it is not the manifest's to say"
+
+
+def test_kubectl_scales_a_redis_cluster_within_its_bounds(world: World, kube: Kubectl) -> None:
+    create(world, REDIS_CLUSTER, Case("", base=redis_cases.BASE))
+    kube("scale", "rec/cache", "--replicas=8")
+    assert json.loads(kube("get", "rec", "cache", "--output=json"))["spec"]["replicas"] == 8
+    with pytest.raises(ClusterError, match="three masters at least"):
+        kube("scale", "rec/cache", "--replicas=5")
 
 
 def test_kubectl_scales_and_an_autoscaler_finds_the_pods(world: World, kube: Kubectl, operator: Operator) -> None:

@@ -11,6 +11,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached.api import API
+from operators.redis import api as redis
 from shared import status
 from shared.kube import (
     AUTOSCALER,
@@ -32,6 +33,7 @@ from tests.api.live import LiveServer
 
 MEMCACHED = API.kind
 ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
+REDIS_CLUSTER = redis.API.kind
 OWNED = (DEPLOYMENT, SERVICE)
 """What every Memcached owns that does not ask for more."""
 
@@ -75,7 +77,7 @@ class World:
 
     def close(self) -> None:
         """Leave no resource behind: without controllers nobody ends the namespace."""
-        for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, DEPLOYMENT, STATEFUL_SET, POD):
+        for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
             for obj in self.person.list(kind, self.namespace):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()

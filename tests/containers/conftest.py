@@ -8,7 +8,11 @@ from contextlib import ExitStack
 import pytest
 from testcontainers.core.config import testcontainers_config
 
+from e2e.cluster import redis_programs
 from e2e.cluster.binaries import ETCD
+from e2e.cluster.redis_servers import NEWEST as NEWEST_REDIS
+from e2e.cluster.redis_servers import OLDEST as OLDEST_REDIS
+from e2e.cluster.redis_servers import Redis
 from tests.containers.daemon import answers, daemon
 from tests.containers.etcd_servers import NEWEST, Etcd
 from tests.containers.servers import VERSIONS, Servers
@@ -50,3 +54,21 @@ def version(request: pytest.FixtureRequest) -> str:
 def etcd_version(request: pytest.FixtureRequest) -> str:
     """A version of etcd: what holds, holds for each; but the newest one's are enough for most changes."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Redis:
+    """Starts clusters of Redis and Valkey."""
+    return Redis(tmp_path_factory.mktemp("redis"))
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(each, marks=[] if each in (OLDEST_REDIS, NEWEST_REDIS) else pytest.mark.long, id="-".join(each))
+        for each in redis_programs.VERSIONS
+    ]
+)
+def engine(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """An engine and its version: what holds, holds for each; but oldest and newest are enough for most changes."""
+    found: tuple[str, str] = request.param
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 
 from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.etcd.clients import Access, Load
-from e2e.scenarios.resource import Resource
+from e2e.scenarios.resource import Resource, crowded
 
 SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 
@@ -98,16 +98,9 @@ class EtcdCluster(Resource):
     @contextmanager
     def down(self, name: str) -> Iterator[None]:
         """A member's pod is gone within the block, and its namespace's quota keeps it from coming back."""
-        others = len(self.kubectl.items("pods")) - 1
-        quota = {"hard": {"pods": str(others)}}
-        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": quota}
-        self.kubectl.apply(body)
-        until("the quota counts", lambda: self.kubectl.get("resourcequota", "few").get("status", {}).get("used"))
-        self.kubectl("delete", "pod", name, "--grace-period=0", "--force")
-        try:
+        with crowded(self.kubectl, len(self.kubectl.items("pods")) - 1):
+            self.kubectl("delete", "pod", name, "--grace-period=0", "--force")
             yield
-        finally:
-            self.kubectl("delete", "resourcequota", "few", "--ignore-not-found")
 
     def versions(self) -> set[str]:
         """The versions that its members run."""

@@ -52,10 +52,6 @@ def learners(seen: list[dict[str, dict[str, Any]]]) -> int:
     return max((sum(each.get("role") == "learner" for each in members.values()) for members in seen), default=0)
 
 
-def kill_operator(operator: Operator) -> None:
-    operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
-
-
 @pytest.mark.long
 def test_01_an_operator_killed_again_and_again_while_scaling_converges(
     kubectl: Kubectl, etcd_operator: Operator
@@ -66,7 +62,7 @@ def test_01_an_operator_killed_again_and_again_while_scaling_converges(
         for size in (3, 1):
             until("the change is taken", lambda size=size: cluster.change(size=size))  # type: ignore[misc]
             for _ in range(6):
-                kill_operator(etcd_operator)
+                etcd_operator.kill()
                 time.sleep(4)
             cluster.await_ready(size)
     assert learners(seen) <= 1

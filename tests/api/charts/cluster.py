@@ -106,3 +106,9 @@ def memcached(name: str, **spec: object) -> Obj:
 def etcd(name: str, **spec: object) -> Obj:
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "etcd.ydzs.io/v1alpha1", "kind": "EtcdCluster", "metadata": metadata, "spec": spec}
+
+
+def redis(name: str, **spec: object) -> Obj:
+    metadata = {"name": name, "namespace": NAMESPACE}
+    api_version = "redis.middleware.hc.cn/v1alpha1"
+    return {"apiVersion": api_version, "kind": "RedisCluster", "metadata": metadata, "spec": spec}

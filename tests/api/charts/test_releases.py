@@ -14,7 +14,7 @@ import yaml
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from shared.kube import DEPLOYMENT
-from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, etcd, memcached
+from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, etcd, memcached, redis
 from tests.api.running import Operator
 from tests.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
 
@@ -128,7 +128,11 @@ def test_uninstalling_with_live_resources_ends_and_takes_nothing_of_theirs(clust
     assert cluster.get("memcached", "cache")["metadata"]["uid"] == kept[0]["metadata"]["uid"]
 
 
-RESOURCES = {"memcached": memcached("cache", size=2), "etcd": etcd("cache", size=3, version="3.6.16")}
+RESOURCES = {
+    "memcached": memcached("cache", size=2),
+    "etcd": etcd("cache", size=3, version="3.6.16"),
+    "redis": redis("cache", replicas=6, version="8.0.2"),
+}
 """One of each operator."""
 
 

@@ -35,7 +35,7 @@ from tests.charts import NAMESPACE, Obj, only, render
 from tests.memcached_server import Forgetting, Keeping, serving
 
 FULL = "platform-memcached-operator"
-ALONE: Obj = {"etcd": {"enabled": False}}
+ALONE: Obj = {"etcd": {"enabled": False}, "redis": {"enabled": False}}
 KUBECTL = Path(sys.executable).parent / "kubectl"
 
 

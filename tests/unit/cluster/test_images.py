@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import binaries, images
+from e2e.cluster import binaries, debian, images, redis_programs
+from e2e.cluster.errors import ClusterError
 from operators.etcd.__main__ import OPERATOR
 from operators.etcd.spec import DEFAULT_VERSION, EtcdClusterSpec
+from operators.redis.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
 
 DEB822 = """\
 Types: deb
@@ -34,7 +36,7 @@ Components: main
     ],
 )
 def test_the_mirror_is_the_one_of_the_machines_own_release(sources: str, mirror: str | None) -> None:
-    assert images.debian_mirror(sources, "bookworm") == mirror
+    assert debian.mirror_in(sources, "bookworm") == mirror
 
 
 def test_a_hash_follows_content_and_names_but_not_caches(tmp_path: Path) -> None:
@@ -74,3 +76,26 @@ def test_what_a_resource_gets_that_names_no_version_can_be_had() -> None:
 
 def test_what_the_seeds_manifest_names_can_be_had() -> None:
     assert "cnych/etcd:v3.4.13" in {image.tag for image in images.etcd_images()}
+
+
+def test_what_a_rediscluster_gets_that_names_no_version_can_be_had() -> None:
+    tags = {image.tag for image in images.redis_images()}
+    assert tags >= {images.REDIS_TAGS[default] for default in DEFAULT_VERSIONS.items()}
+    assert DEFAULT_EXPORTER in tags
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked", "meant"),
+    [("redis", "7.0", "7.0.15"), ("redis", "7", "7.0.15"), ("redis", "8.0.2", "8.0.2"), ("valkey", "9.1", "9.1")],
+)
+def test_a_version_of_redis_is_meant_by_its_beginning(engine: str, asked: str, meant: str) -> None:
+    assert redis_programs.exact(engine, asked) == meant
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked"), [("redis", "7.1"), ("redis", "8.1"), ("redis", "0.2"), ("valkey", "9.10")]
+)
+def test_a_version_of_redis_that_cannot_be_had_is_told_with_those_that_can(engine: str, asked: str) -> None:
+    with pytest.raises(ClusterError, match=f"no suite is known to have {engine} {asked}") as refused:
+        redis_programs.exact(engine, asked)
+    assert "valkey 8.1.1" in str(refused.value)

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd import resources
-from operators.etcd.certificates import Authorities, Held, content_of, leaves, ordered, trust
+from operators.etcd.certificates import leaves, ordered
+from shared.keyring import Authorities, Held, trust
+from shared.secrets import content_of
 from tests.unit.etcd.vault import AUTHORITY, PEER, Vault
 from tests.unit.etcd.world import cluster
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.etcd import certificates, issuing
-from operators.etcd.certificates import authorities_in, authority_key, content_of, fingerprint
-from operators.etcd.issuing import AUTHORITY_LIVES, LONGEST_SETTLING, SETTLINGS
 from operators.etcd.secrets import judge
-from shared import authority, pem, rotation
+from shared import authority, issuing, keyring, pem, rotation
+from shared.issuing import AUTHORITY_LIVES, LONGEST_SETTLING, SETTLINGS
+from shared.keyring import authorities_in, authority_key, fingerprint
 from shared.ownership import NotOurs
 from shared.pem import Certificate
+from shared.secrets import content_of
 from tests.unit.etcd.vault import AUTHORITY, CLIENT, LIFE, PEER, SERVER, Vault, encoded
 
 LEAVES = (PEER, SERVER, CLIENT)
@@ -176,7 +176,7 @@ def test_it_signs_when_every_member_knows_it_and_clients_had_their_time() -> Non
 
 def test_it_does_not_sign_while_a_secret_does_not_tell_of_it() -> None:
     vault = succeeding()
-    secret, told = vault.found[CLIENT], certificates.trust(vault.trusted(CLIENT)[1:])
+    secret, told = vault.found[CLIENT], keyring.trust(vault.trusted(CLIENT)[1:])
     assert secret is not None
     secret["data"] = {key: encoded(text) for key, text in (dict(content_of(secret)) | told).items()}
     vault.informed = vault.judged().digest
@@ -381,6 +381,6 @@ def test_the_whole_life_of_an_authority_goes_by_without_a_gap() -> None:
 def test_a_secret_that_tells_of_a_new_authority_lacks_no_key_that_pods_mount() -> None:
     vault = succeeding()
     for known in vault.trusted(PEER):
-        assert authorities_in(vault.found[PEER], certificates.authority_key(known)) == vault.trusted(PEER)
+        assert authorities_in(vault.found[PEER], authority_key(known)) == vault.trusted(PEER)
     assert judge(vault.resource, vault.found) == vault.judged()
     assert dataclasses.replace(vault.judged(), found={}) != vault.judged()

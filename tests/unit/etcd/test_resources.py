@@ -8,6 +8,7 @@ import pytest
 
 from operators.etcd import resources
 from operators.etcd.observe import Place
+from shared import provision
 from shared.kube import Obj
 from shared.pods import Pod
 from tests.unit.etcd.world import SETTINGS, cluster
@@ -91,8 +92,8 @@ def test_a_member_that_is_not_ready_may_be_evicted_unless_its_data_goes_with_it(
 
 def test_what_a_stateful_set_cannot_change_stays_as_it_is() -> None:
     before = stateful_set(storage={"size": "1Gi"})
-    assert resources.template_size(stateful_set(before, storage={"size": "2Gi"})) == "1Gi"
-    assert resources.template_size(stateful_set(None, storage={"size": "2Gi"})) == "2Gi"
+    assert provision.template_size(stateful_set(before, storage={"size": "2Gi"})) == "1Gi"
+    assert provision.template_size(stateful_set(None, storage={"size": "2Gi"})) == "2Gi"
 
 
 def test_volumes_stay_with_the_resource_unless_it_says_otherwise() -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from operators.etcd import certificates, resources, secrets
 from operators.etcd.api import EtcdCluster
-from operators.etcd.issuing import Issuing
-from shared import authority, pem
-from shared.kube import Obj
+from shared import pem
+from shared.issuing import Issuing
+from shared.keyring import authorities_in
 from shared.pem import Certificate
 from shared.plan import WriteSecret
+from shared.secrets import content_of
+from tests.unit.drawer import Drawer
 from tests.unit.etcd.world import SETTINGS, cluster
 
 BEGINS = datetime.fromisoformat("2026-01-01T12:00:00Z")
@@ -22,7 +23,7 @@ PEER, SERVER, CLIENT, AUTHORITY = "demo-peer-tls", "demo-server-tls", "demo-clie
 
 
 @dataclass
-class Vault:
+class Vault(Drawer):
     """The Secrets, and their clock.
 
     Attributes:
@@ -33,8 +34,6 @@ class Vault:
     now: datetime = BEGINS
     informed: str = ""
     life: timedelta = LIFE
-    found: dict[str, Obj | None] = field(default_factory=dict)
-    written: int = 0
 
     def __post_init__(self) -> None:
         self.found = dict.fromkeys(secrets.names(self.resource))
@@ -42,25 +41,11 @@ class Vault:
     @property
     def issuing(self) -> Issuing:
         own = resources.owner(self.resource, SETTINGS.operator)
-        return Issuing(self.resource, own, self.found, self.informed, self.now, self.life)
+        needed, signer = certificates.leaves(self.resource), resources.authority_secret(self.resource)
+        return Issuing(own, resources.COMPONENT, signer, needed, self.found, self.informed, self.now, self.life)
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
         return self.issuing.next()
-
-    def write(self, write: WriteSecret) -> None:
-        """As the executor does: what was ordered is made; it replaces what was seen, or is refused."""
-        secret = json.loads(json.dumps(write.obj))
-        name = secret["metadata"]["name"]
-        assert write.seen == self.found[name], "a write that the API server would refuse"
-        if write.order is not None:
-            made = authority.fulfil(write.order)
-            pair = made.serving or made.authority
-            assert pair is not None
-            secret["data"] |= {key: encoded(text) for key, text in zip(write.under, pair, strict=True)}
-        self.written += 1
-        uid = write.seen["metadata"]["uid"] if write.seen else f"uid-{self.written}"
-        secret["metadata"] |= {"uid": uid, "resourceVersion": str(self.written)}
-        self.found[name] = secret
 
     def step(self) -> str:
         """One write, and then the operator's life might end; returns why, or nothing where nothing is due."""
@@ -81,13 +66,13 @@ class Vault:
         return secrets.judge(self.resource, self.found)
 
     def text(self, name: str, key: str) -> str:
-        return certificates.content_of(self.found[name])[key]
+        return content_of(self.found[name])[key]
 
     def leaf(self, name: str) -> Certificate:
         return pem.read(self.text(name, "tls.crt"))[0]
 
     def trusted(self, name: str) -> tuple[Certificate, ...]:
-        return certificates.authorities_in(self.found[name])
+        return authorities_in(self.found[name])
 
 
 def encoded(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +13,9 @@ from shared import pem
 from shared.authority import fulfil
 from shared.certificates import make
 from shared.executor import CertificateNotMade
-from shared.kube import PERSISTENT_VOLUME_CLAIM, SECRET, Conflict, Forbidden, Obj
+from shared.kube import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Conflict, Forbidden, Obj
 from shared.ownership import NotOurs
-from shared.plan import Patch, WriteSecret
+from shared.plan import Apply, Patch, WriteSecret
 from shared.rotation import Made, Order
 from shared.testing.harness import NAMESPACE
 from tests.unit.shared.test_executor import Room
@@ -58,6 +59,16 @@ async def test_an_authority_is_made_as_its_secret_is_written(room: Room) -> None
     found = stored(room)
     assert found.keys() == {"known", "ca.crt", "ca.key"}
     pem.server_context(pem.Pair(found["ca.crt"], found["ca.key"]))
+
+
+async def test_a_password_is_made_at_random_as_its_secret_is_written(room: Room) -> None:
+    assert await room.do(WriteSecret(secret(room, known="yes"), None, token="password"))
+    first = stored(room)
+    assert first["known"] == "yes"
+    assert len(first["password"]) == 64
+    await room.do(WriteSecret(secret(room), room.person.get(SECRET, NAMESPACE, "a"), token="password"))
+    assert stored(room).keys() == {"password"}
+    assert stored(room) != first
 
 
 async def test_of_two_who_make_one_the_first_ones_stays(room: Room) -> None:
@@ -137,3 +148,15 @@ async def test_a_refusal_that_was_foreseen_is_noted_on_the_object(room: Room) ->
     annotation = room.person.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "data-a-0")["metadata"]["annotations"]
     assert annotation["example.com/refused"].startswith("2Gi: ")
     assert "resize" in annotation["example.com/refused"]
+
+
+async def test_what_is_to_outlive_its_resource_is_let_go_and_taken_back(room: Room) -> None:
+    spec: Obj = {"clusterIP": "None", "selector": {"app": "x"}, "ports": []}
+    lasting = dataclasses.replace(room.own, lasting=True)
+    await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec)))
+    assert await room.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
+    assert not room.person.get(SERVICE, NAMESPACE, "a")["metadata"].get("ownerReferences")
+    assert not await room.do(Apply(SERVICE, lasting.object(SERVICE, "a", component="box", spec=spec)))
+    assert await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec)))
+    (owner,) = room.person.get(SERVICE, NAMESPACE, "a")["metadata"]["ownerReferences"]
+    assert owner["uid"] == room.own.uid

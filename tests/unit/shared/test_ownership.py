@@ -1,5 +1,7 @@
 """Whose an object is, and that nothing of another's is ever taken."""
 
+import dataclasses
+
 import pytest
 
 from shared.kube import POD, SERVICE, Kind, Obj
@@ -66,6 +68,17 @@ def test_only_our_own_is_ours() -> None:
     require_ours(desired, desired)
     orphan = stranger(labels=desired["metadata"]["labels"])
     require_ours(desired, orphan)
+
+
+def test_what_is_to_outlive_its_resource_names_no_owner_and_is_still_ours() -> None:
+    before = owner().object(SERVICE, "a", component="server")
+    desired = dataclasses.replace(owner(), lasting=True).object(SERVICE, "a", component="server")
+    assert "ownerReferences" not in desired["metadata"]
+    require_ours(desired, desired, "u-1")
+    require_ours(desired, before, "u-1")
+    require_ours(before, desired)
+    with pytest.raises(NotOurs, match="belongs to Thing a"):
+        require_ours(desired, before, "u-2")
 
 
 @pytest.mark.parametrize(

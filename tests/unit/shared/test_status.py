@@ -53,6 +53,16 @@ def test_the_time_of_a_transition_stays_until_the_next() -> None:
     }
 
 
+def test_entries_of_a_resource_s_own_stand_first_in_the_same_list() -> None:
+    instance = {"name": "cache-0", "type": "master", "status": "True"}
+    first = status.compose(resource(), {"conditions": [instance]}, Verdict(), THEN)
+    assert [entry["type"] for entry in first["conditions"]] == ["master", "Ready", "Reconciling", "Stalled"]
+    assert first["conditions"][0] == instance
+    again = status.compose(resource(first), first, Verdict(), NOW)
+    assert again == first, "what is reported once more as it was stays as it was, and nothing stands there twice"
+    assert status.is_true(resource(first), "Ready")
+
+
 def test_an_equal_status_is_no_patch() -> None:
     reported = status.compose(resource(), {"nodes": ["a", "b"]}, Verdict(), THEN)
     assert status.change(resource(reported), reported) is None

@@ -1,7 +1,7 @@
-"""When which certificate of an EtcdCluster is made anew, and who signs it, where tls.mode is self. Pure.
+"""When which certificate of a database is made anew, and who signs it, where the operator makes them itself. Pure.
 
-What etcd does with certificates decides how they are renewed: it reads its own anew for every connection, and whom it
-trusts at its start alone.
+Servers take up a certificate of their own without a restart. When they take up whom to trust is theirs: etcd at its
+start alone, Redis when it is told. So who knows of a new authority is given (`Issuing.informed`).
 
 - A certificate is replaced when two thirds of its life are over. Nobody restarts.
 - An authority has a successor when two thirds of its life are over. Each step is one write of its Secret, and from each
@@ -9,9 +9,9 @@ trusts at its start alone.
 
   | step | then |
   |---|---|
-  | introduce | the successor stands beside it (next.crt), and every Secret tells to trust both; members restart for that, one by one, as for any change of their pods |
+  | introduce | the successor stands beside it (next.crt), and every Secret tells to trust both; servers take it up |
   | promote | all of them did, and others had their time (`LONGEST_SETTLING`): it signs from now on; the key of the one before is gone |
-  | forget | one that has ended is trusted no more; nobody restarts |
+  | forget | one that has ended is trusted no more; nobody is asked to take that up |
 
 - An authority whose Secret was deleted cannot sign; what it signed is trusted until it ends. It gets a successor, too,
   which meanwhile signs what is missing altogether, and nothing else.
@@ -19,37 +19,23 @@ trusts at its start alone.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from operators.etcd import resources
-from operators.etcd.api import EtcdCluster
-from operators.etcd.certificates import (
-    SIGNER,
-    SUCCESSOR,
-    Authorities,
-    Held,
-    Leaf,
-    authorities_in,
-    content_of,
-    fingerprint,
-    leaves,
-    trust,
-)
-from operators.etcd.resources import COMPONENT
 from shared import rotation
+from shared.keyring import SIGNER, SUCCESSOR, Authorities, Held, Leaf, authorities_in, fingerprint, trust
 from shared.kube import SECRET, Obj
 from shared.ownership import Owner, require_ours
 from shared.pem import Certificate
 from shared.plan import WriteSecret
 from shared.rotation import Order
-from shared.secrets import CERTIFICATE_KEY, PRIVATE_KEY
+from shared.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 
 AUTHORITY_LIVES = 20
-"""An authority's life, in lives of what it signs: with these of 90 days, members restart for it every three years."""
+"""An authority's life, in lives of what it signs: with these of 90 days, servers are asked every three years
+to trust another."""
 
 LONGEST_SETTLING = timedelta(days=1)
 """What clients get at most to hear of a new authority before it signs: whoever mounts a Secret has it within two
@@ -61,17 +47,23 @@ SETTLINGS = 20
 
 @dataclass(frozen=True)
 class Issuing:
-    """What the Secrets of a cluster are to become.
+    """What the Secrets with a resource's certificates are to become.
 
     Attributes:
         own: whose they are.
+        component: of what their objects are parts.
+        authority: name of the Secret of who signs; nobody mounts it.
+        leaves: what is signed.
         found: the Secrets as they are, by name; None for one that does not exist.
-        informed: the newest authority that every member was started with, and would be; empty if they differ.
+        informed: fingerprint of the newest authority that every server trusts, and would after a restart; empty if they
+            differ.
         life: how long a certificate is valid.
     """
 
-    resource: EtcdCluster
     own: Owner
+    component: str
+    authority: str
+    leaves: tuple[Leaf, ...]
     found: Mapping[str, Obj | None] = field(repr=False)
     informed: str
     now: datetime
@@ -83,13 +75,13 @@ class Issuing:
         Raises:
             NotOurs: a Secret in the way is somebody else's.
         """
-        for name in (self._authority_secret, *(leaf.secret for leaf in self._leaves)):
+        for name in (self.authority, *(leaf.secret for leaf in self.leaves)):
             if secret := self.found.get(name):
-                require_ours(self._secret(name, {}), secret)
+                require_ours(self._secret(name, {}), secret, self.own.uid)
         why, write = self._authority_next()
         if write is not None:
             return why, (write,)
-        causes = {leaf: self._cause(leaf) for leaf in self._leaves}
+        causes = {leaf: self._cause(leaf) for leaf in self.leaves}
         writes = tuple(write for leaf, cause in causes.items() if (write := self._write(leaf, cause)))
         whys = [f"{leaf.secret}: {cause}" for leaf, cause in causes.items() if cause]
         return "; ".join(whys) or "whom to trust is told", writes
@@ -127,7 +119,7 @@ class Issuing:
 
     def _begin(self) -> tuple[str, WriteSecret]:
         """There is nobody who could sign."""
-        told = (authorities_in(self.found.get(leaf.secret)) for leaf in self._leaves)
+        told = (authorities_in(self.found.get(leaf.secret)) for leaf in self.leaves)
         trusted = tuple(known for known in next(filter(None, told), ()) if known.ends > self.now)
         held = Authorities(former=trusted)
         if trusted:
@@ -136,7 +128,7 @@ class Issuing:
 
     def _known(self, newest: Certificate) -> bool:
         """Whether all whom it concerns know a new authority, so that it may sign."""
-        told = all(newest in authorities_in(self.found.get(leaf.secret)) for leaf in self._leaves)
+        told = all(newest in authorities_in(self.found.get(leaf.secret)) for leaf in self.leaves)
         return told and self.informed == fingerprint(newest) and self._settled(newest) <= self.now
 
     def _settled(self, newest: Certificate) -> datetime:
@@ -145,12 +137,12 @@ class Issuing:
     def _ordered(self, held: Authorities, under: tuple[str, str]) -> WriteSecret:
         """Their Secret, with a new one among them."""
         begins, ends = self.now - rotation.BACKDATED, self.now + AUTHORITY_LIVES * self.life
-        order = Order(self.resource.name, (), begins, None, None, ends)
-        name = self._authority_secret
+        order = Order(self.own.name, (), begins, None, None, ends)
+        name = self.authority
         return WriteSecret(self._secret(name, held.content()), self.found.get(name), order, under)
 
     def _content(self, held: Authorities) -> WriteSecret:
-        name = self._authority_secret
+        name = self.authority
         return WriteSecret(self._secret(name, held.content()), self.found.get(name))
 
     # What it signs.
@@ -182,27 +174,18 @@ class Issuing:
         return WriteSecret(self._secret(leaf.secret, content), seen) if held != content else None
 
     @cached_property
-    def _leaves(self) -> tuple[Leaf, ...]:
-        return leaves(self.resource)
-
-    @cached_property
     def _held(self) -> Mapping[Leaf, Held | None]:
-        return {leaf: Held.under(self.found.get(leaf.secret)) for leaf in self._leaves}
+        return {leaf: Held.under(self.found.get(leaf.secret)) for leaf in self.leaves}
 
     @cached_property
     def _authorities(self) -> Authorities:
-        return Authorities.of(self.found.get(self._authority_secret))
+        return Authorities.of(self.found.get(self.authority))
 
     @property
     def _signer(self) -> Held | None:
         signer = self._authorities.signer
         return signer if signer is not None and signer.certificate.ends > self.now else None
 
-    @property
-    def _authority_secret(self) -> str:
-        return resources.authority_secret(self.resource)
-
     def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
-        data = {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}
-        kind = "Opaque" if name == self._authority_secret else "kubernetes.io/tls"
-        return self.own.object(SECRET, name, component=COMPONENT, data=data) | {"type": kind}
+        kind = "Opaque" if name == self.authority else "kubernetes.io/tls"
+        return self.own.object(SECRET, name, component=self.component, data=encoded(content)) | {"type": kind}

@@ -1,0 +1,90 @@
+"""`python -m e2e.bench.redis`: how fast slots move to a master that joins, against the servers' own client.
+
+Three masters hold 300,000 keys of 100 bytes, and a fourth gets its part of them, on servers of their own on loopback.
+Slow is no failure; a write that was acknowledged and is lost is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from e2e.bench.redis_measures import Moves, Side, figures, goals, p99
+from e2e.bench.redis_rounds import Bench
+from e2e.bench.telling import goals_table, write
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.paths import REPOSITORY
+from e2e.cluster.redis_servers import NEWEST, OLDEST, Redis
+
+RESULT = REPOSITORY / ".bench" / "redis.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, show and write down; slow is no failure, work that was not done right is."""
+    options = _parser().parse_args(arguments)
+    if options.quick:
+        options.rounds, options.keys = 1, 30_000
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+    began = time.monotonic()
+    try:
+        found = [_measure(console, engine, options) for engine in (OLDEST, NEWEST)]
+    except (AssertionError, ClusterError) as error:
+        print(f"\nerror: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped; nothing is left behind", file=sys.stderr)
+        return 130
+    held = goals(found)
+    console.print()
+    console.print(_table(found))
+    console.print()
+    console.print(goals_table(held))
+    took = time.monotonic() - began
+    write(options.output, figures(found), held, took)
+    console.print(f"\n{took:.0f} s; all of it in {os.path.relpath(options.output)}")
+    return 0
+
+
+def _measure(console: Console, engine: tuple[str, str], options: argparse.Namespace) -> Moves:
+    races = []
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-redis-") as directory,
+        Redis(Path(directory)).cluster(engine, cluster_node_timeout="5000", appendfsync="everysec") as cluster,
+        Bench.started(cluster, options.keys) as bench,
+    ):
+        for number in range(1, options.rounds + 1):
+            console.print(f"… {' '.join(engine)}: a fourth master joins three ({number} of {options.rounds})")
+            races.append(bench.race(ours_first=number % 2 == 0))
+    return Moves(" ".join(engine), options.keys, races)
+
+
+def _table(found: list[Moves]) -> Table:
+    table = Table("", "ours", "their own client", "times as fast", box=None, pad_edge=False)
+    for moves in found:
+        table.add_row(moves.engine, _shown(moves.ours), _shown(moves.theirs), f"{moves.ratio:.1f}")
+    return table
+
+
+def _shown(side: Side) -> str:
+    errors = sum(side.errors.values())
+    return f"{side.seconds:.2f} s, p99 {p99(side) * 1000:.0f} ms, {errors} errors"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m e2e.bench.redis", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one round, and 30,000 keys")
+    parser.add_argument("--rounds", type=int, default=3, help="how often it is measured; medians are shown")
+    parser.add_argument("--keys", type=int, default=300_000, help="that the three masters hold")
+    parser.add_argument("--output", type=Path, default=RESULT, help="the JSON file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the Redis operator does with real nodes, while clients write."""

@@ -1,0 +1,262 @@
+"""The redis operator with real nodes: what a person does, and sees."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+from redis.exceptions import AuthenticationError
+
+from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
+from e2e.scenarios.operator import Operator
+from e2e.scenarios.redis.cluster import SMALL, Cluster
+from e2e.scenarios.redis.session import Access
+from e2e.scenarios.redis.versions import KEY_BY_KEY, REDIS_7, REDIS_8, VALKEY_8, VALKEY_9, Spec
+from operators.redis.spec import DEFAULT_EXPORTER
+
+SAMPLES = ROOT / "samples" / "redis"
+
+
+def test_the_seed_is_taken_as_it_is_and_runs_once_its_names_name_something(kubectl: Kubectl) -> None:
+    manifest = yaml.safe_load((SAMPLES / "seed.yaml").read_text())
+    manifest["metadata"]["namespace"] = kubectl.namespace
+    kubectl("apply", "-f", "-", given=manifest)
+    seed = Cluster(kubectl, manifest["metadata"]["name"])
+    seed.await_reason("Paused", seconds=30)
+    assert not kubectl.items("pods"), "in maintenance nothing is made of it"
+    kubectl("delete", "rec", seed.name, "--timeout=30s")
+
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    kubectl.apply(named("PersistentVolumeClaim", "all-nodes", spec=claim))
+    kubectl.apply(named("ConfigMap", "name", data={"redis.conf": "maxmemory-policy allkeys-lru\n"}))
+    [pod] = manifest["spec"]["pod"]
+    pod |= {"volumes": {"type": "nfs", "persistentVolumeClaimName": "all-nodes"}, "resources": SMALL}
+    pod |= {"monitorImage": DEFAULT_EXPORTER, "middlewareImage": "redis"}
+    del pod["initImage"]
+    manifest["spec"]["pause"] = False
+    nodes = [node["metadata"]["name"] for node in kubectl.items("nodes")]
+    kubectl("label", "nodes", *nodes, "--overwrite", "HC_Status=C")
+    try:
+        kubectl("apply", "-f", "-", given=manifest)
+        seed.await_ready(7)
+        entry = seed.instances[f"{seed.name}-0"]
+        assert entry["domainName"] == f"{seed.name}-0.{seed.name}.{kubectl.namespace}.svc.cluster.local"
+        assert entry["instance"] == f"{seed.pods()[entry['name']]['status']['podIP']}:6379"
+        with seed.node(f"{seed.name}-0") as node:
+            assert node.config_get("maxmemory*")["maxmemory"] == str(2 * 1024**3)
+            assert node.config_get("maxmemory*")["maxmemory-policy"] == "allkeys-lru"
+        with seed.load() as load:
+            time.sleep(2)
+        assert load.errors == Counter()
+        assert load.check() > 10
+    finally:
+        kubectl("label", "nodes", *nodes, "HC_Status-")
+
+
+def named(kind: str, name: str, **content: Any) -> dict[str, Any]:
+    """An object of the core API."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **content}
+
+
+def test_the_seeds_version_is_refused_with_the_reason(kubectl: Kubectl) -> None:
+    with pytest.raises(Refused) as refused:
+        kubectl.apply(Cluster.manifest("demo", replicas=6, repository="library/redis", version="3.2.8"))
+    assert "3.2.8" in refused.value.said
+    assert "6.2" in refused.value.said
+
+
+@pytest.mark.parametrize("engine", [REDIS_8, pytest.param(VALKEY_9, marks=pytest.mark.long)], ids=["redis", "valkey"])
+def test_it_grows_and_shrinks_under_load_and_get_tells_of_it(kubectl: Kubectl, engine: Spec) -> None:
+    cluster = Cluster.create(kubectl, replicas=6, **engine)
+    cluster.await_ready(6)
+    with cluster.load() as load:
+        kubectl("scale", "rec", "demo", "--replicas=8")
+        cluster.await_ready(8, masters=4)
+        heading, row = kubectl("get", "rec", "demo").splitlines()
+        kubectl("scale", "rec", "demo", "--replicas=6")
+        cluster.await_ready(6)
+    assert load.errors == Counter()
+    assert load.check() > 100
+    assert dict(zip(heading.split(), row.split(), strict=False))["READY"] == "8"
+    until("former nodes leave nothing", lambda: len(kubectl.items("persistentvolumeclaims")) == 6)
+
+
+def test_what_cannot_be_is_refused_at_apply_and_what_runs_stays(kubectl: Kubectl) -> None:
+    cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, storage=None)
+    cluster.await_ready(3)
+    before = cluster.uids()
+    refusals: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"replicas": 2}, "replicas"),
+        ({"replicas": 5, "replicasPerMaster": 1}, "replicas"),
+        ({"version": "7.0.15"}, "8.0"),
+        ({"storage": {"size": "1Gi"}}, "storage"),
+        ({"updateStrategy": {"pipeline": "many"}}, "pipeline"),
+        (
+            {"updateStrategy": {"type": "AssignReceive", "assignStrategies": [{"slots": 0, "fromReplicas": "a"}]}},
+            "slots",
+        ),
+        ({"config": {"cluster-enabled": "no"}}, "cluster-enabled"),
+    )
+    for change, named in refusals:
+        with pytest.raises(Refused) as refused:
+            cluster.change(**change)
+        assert named in refused.value.said
+    cluster.await_ready(3)
+    assert cluster.uids() == before
+
+
+@pytest.mark.long
+def test_a_new_master_takes_what_is_assigned_and_what_nobody_has_is_refused(kubectl: Kubectl) -> None:
+    cluster = Cluster.create(kubectl, replicas=6)
+    cluster.await_ready(6)
+    before = cluster.owners()
+    first, second, third = (node for _, node in sorted(cluster.masters().items()))
+
+    def assigned(slots: int, *nodes: str) -> dict[str, Any]:
+        return {"type": "AssignReceive", "assignStrategies": [{"slots": slots, "fromReplicas": ",".join(nodes)}]}
+
+    for slots, nodes, says in ((16000, (first,), "16000"), (10, ("nodeId1",), "nodeId1")):
+        cluster.change(replicas=8, updateStrategy=assigned(slots, *nodes))
+        until("it is refused", lambda says=says: says in cluster.await_reason("AssignRefused"))  # type: ignore[misc]
+        assert cluster.owners() == before
+    with cluster.load() as load:
+        cluster.change(updateStrategy=assigned(1000, first, second))
+        cluster.await_ready(8, masters=4)
+    after = cluster.owners()
+    taken = Counter(before[slot] for slot in after if after[slot] != before[slot])
+    assert taken == {first: 500, second: 500}, third
+    assert load.errors == Counter()
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_a_missing_secret_is_waited_for_and_heals_when_it_appears(kubectl: Kubectl) -> None:
+    kubectl.apply(Cluster.manifest("demo", replicas=3, replicasPerMaster=0, auth={"secretName": "login"}, **REDIS_8))
+    cluster = Cluster(kubectl, "demo", Access(password="first"))
+    assert "login" in cluster.await_reason("SecretMissing")
+    kubectl.apply(named("Secret", "login", stringData={"password": "first"}))
+    cluster.touch()
+    cluster.await_ready(3)
+    assert cluster.ask("demo-0", "PING")
+    with pytest.raises(AuthenticationError):
+        Cluster(kubectl, "demo").ask("demo-0", "PING")
+
+
+@pytest.mark.long
+def test_a_missing_configuration_is_waited_for_and_used_when_it_appears(kubectl: Kubectl) -> None:
+    cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, pod=[{"configmap": "template"}])
+    assert "template" in cluster.await_reason("ConfigMapMissing")
+    text = "maxmemory-policy allkeys-lru\nport 7000\ndir /elsewhere\n"
+    kubectl.apply(named("ConfigMap", "template", data={"redis.conf": text}))
+    cluster.touch()
+    cluster.await_ready(3)
+    with cluster.node("demo-0") as node:
+        assert node.config_get("maxmemory-policy") == {"maxmemory-policy": "allkeys-lru"}
+        assert node.config_get("port") == {"port": "6379"}, "the operator's own stays"
+
+
+@pytest.mark.long
+def test_a_paused_cluster_is_left_alone_and_goes_on_afterwards(kubectl: Kubectl) -> None:
+    cluster = Cluster.create(kubectl, replicas=6)
+    cluster.await_ready(6)
+    before = cluster.uids()
+    cluster.change(pause=True, replicas=8)
+    cluster.await_reason("Paused")
+    kubectl("delete", "poddisruptionbudget", "demo")
+    time.sleep(10)
+    assert cluster.uids() == before
+    assert not kubectl.items("poddisruptionbudgets")
+    cluster.change(pause=False)
+    cluster.await_ready(8, masters=4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("finalizers", ["foreground", ""])
+def test_deleting_it_deletes_or_leaves_the_cluster_as_it_says(kubectl: Kubectl, finalizers: str) -> None:
+    cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, finalizers=finalizers)
+    cluster.await_ready(3)
+    with cluster.load(clients=1) as load:
+        time.sleep(1)
+    before, find = cluster.uids(), cluster.addresses()
+    kubectl("delete", "rec", "demo", "--timeout=60s")
+    if finalizers:
+        until("nothing runs", lambda: not kubectl.items("pods,statefulsets,services"))
+        assert len(kubectl.items("persistentvolumeclaims")) == 3, "deleting removes no data unasked"
+        return
+    time.sleep(10)
+    pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in kubectl.items("pods")}
+    assert pods == before
+    load.find = lambda: find
+    assert load.check() > 5
+
+
+@pytest.mark.long
+def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
+    Cluster.create(kubectl, replicas=6).await_ready(6)
+    started = time.monotonic()
+    kubectl("delete", "namespace", kubectl.namespace, "--timeout=60s")
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.long
+def test_nodes_serve_and_fail_over_while_the_operator_is_gone(kubectl: Kubectl, redis_operator: Operator) -> None:
+    cluster = Cluster.create(kubectl, replicas=6)
+    cluster.await_ready(6)
+    with redis_operator.gone(), cluster.load() as load:
+        time.sleep(2)
+        kubectl("delete", "pod", cluster.shard()[0])
+        time.sleep(15)
+    cluster.await_ready(6)
+    assert load.check() > 50
+
+
+@pytest.mark.long
+def test_engines_follow_one_another_where_they_can_and_no_write_fails(kubectl: Kubectl) -> None:
+    cluster = Cluster.create(kubectl, replicas=6, **KEY_BY_KEY)
+    cluster.await_ready(6)
+    with cluster.load() as load:
+        for engine, name in ((VALKEY_8, "valkey 8.1"), (VALKEY_9, "valkey 9.1")):
+            cluster.change(**engine)
+            cluster.await_ready(6, seconds=400)
+            assert all(name in server(cluster, pod) for pod in cluster.uids())
+        print(load.told())
+    assert load.errors == Counter()
+    assert load.check() > 200
+    for former in (REDIS_7, VALKEY_8):
+        with pytest.raises(Refused):
+            cluster.change(**former)
+
+
+def server(cluster: Cluster, name: str) -> str:
+    """What a node says it is: valkey 9.1.0, or redis 8.0.2."""
+    told = dict(line.split(":", 1) for line in cluster.ask(name, "INFO", "SERVER").splitlines() if ":" in line)
+    return f"valkey {told['valkey_version']}" if "valkey_version" in told else f"redis {told['redis_version']}"
+
+
+@pytest.mark.long
+def test_the_exporter_tells_how_many_slots_are_covered(kubectl: Kubectl) -> None:
+    cluster = Cluster.create(kubectl, replicas=3, replicasPerMaster=0, metrics={})
+    cluster.await_ready(3)
+
+    def covered() -> bool:
+        path = f"/api/v1/namespaces/{kubectl.namespace}/pods/demo-0:9121/proxy/metrics"
+        metrics = kubectl("get", "--raw", path)
+        assert "redis_up 1" in metrics, metrics[:500]
+        return "redis_cluster_slots_ok 16384" in metrics
+
+    until("it is told", covered)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["small", "complete", "secure"])
+def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name: str) -> None:
+    sample = str(SAMPLES / f"{name}.yaml")
+    kubectl("apply", "-f", sample)
+    [resource] = kubectl.items("redisclusters")
+    found = Cluster(kubectl, resource["metadata"]["name"])
+    until("it is Ready", lambda: found.ready_now(), seconds=240)
+    assert found.now["spec"] == resource["spec"], "nobody writes into a spec"
+    assert kubectl("diff", "-f", sample) == ""

@@ -1,0 +1,1 @@
+"""The Redis operator: `python -m operators.redis`."""

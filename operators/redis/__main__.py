@@ -1,0 +1,58 @@
+"""Wires the rooms of the redis operator and runs it: `python -m operators.redis --help`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import operators
+from operators.redis import api, connection
+from operators.redis.calls import execute
+from operators.redis.database import Connect
+from operators.redis.observe import Observed
+from operators.redis.observer import observer
+from operators.redis.plan import Planner
+from operators.redis.settings import Settings
+from shared import process
+from shared.controller import Controller
+from shared.kube import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.options import Options
+
+
+def settings_of(options: Options) -> Settings:
+    """What options give to plans."""
+    return Settings(
+        options.operator_name,
+        options.image_repository,
+        create_timeout=options.create_timeout,
+        upgrade_timeout=options.upgrade_timeout,
+        certificate_lifetime=options.certificate_lifetime,
+    )
+
+
+def clusters(options: Options, connect: Connect = connection.connect) -> Controller[api.RedisCluster, Observed]:
+    """The rooms of a RedisCluster, put together.
+
+    Args:
+        connect: to a node's server.
+    """
+    return Controller(
+        operator=options.operator_name,
+        kind=api.API.kind,
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
+        parse=api.RedisCluster.parse,
+        observe=observer(connect),
+        plan=Planner(settings_of(options)).plan,
+        call=partial(execute, connect),
+    )
+
+
+OPERATOR = process.Operator(
+    name="redis-operator",
+    image_repository="redis",
+    crds=(api.API,),
+    controllers=lambda options: (clusters(options),),
+    admissions=(api.ADMISSION,),
+)
+
+if __name__ == "__main__":
+    process.main(OPERATOR, package=operators)

@@ -1,0 +1,126 @@
+"""What a server of Redis or Valkey is asked, and how it refuses; `connection` speaks with real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from shared.database import DatabaseError
+from shared.pem import Pair
+
+PORT, BUS_PORT = 6379, 16379
+"""For clients, and for what nodes tell each other: always 10,000 above."""
+
+
+class RedisError(DatabaseError):
+    """A request that a server did not fulfil.
+
+    RedisError
+    ├── Unreachable   no answer: no connection, TLS refused, not in time, cut off
+    └── Refused       the server's answer says why; its first word is in `code`
+        ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
+        ├── Loading    LOADING, BUSY, MASTERDOWN: not now
+        └── SlotStuck  a slot cannot be moved on before somebody mends something; clients find its keys meanwhile
+            └── TargetFull  its target has no memory left
+
+    After Unreachable a command may have come about nevertheless: who repeats it looks first. After others it has not.
+    """
+
+
+class Unreachable(RedisError):
+    """No answer came."""
+
+
+class Refused(RedisError):
+    """The server says no.
+
+    Attributes:
+        code: the first word of its answer: ERR, MOVED, CLUSTERDOWN, IOERR, BUSYKEY…; by default the message's.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code or message.split(" ", 1)[0]
+
+
+class Denied(Refused):
+    """User, password or certificate are not accepted."""
+
+
+class Loading(Refused):
+    """It cannot answer at this time: it reads its data, or a script runs."""
+
+
+class SlotStuck(Refused):
+    """A slot cannot be moved on; the message says what mends it."""
+
+
+class TargetFull(SlotStuck):
+    """The node that is to have a slot has no memory left for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one node is asked.
+
+    Attributes:
+        name: the pod's, for people.
+        address: IP address of the pod.
+        host: DNS name of the pod, which its certificate bears.
+        port: for clients.
+        id: of the node that answered there before; empty if nobody has. Whoever does something there makes sure that it
+            is still this one.
+    """
+
+    name: str
+    address: str
+    host: str
+    port: int = PORT
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What lets the operator in.
+
+    Attributes:
+        authority: PEM certificates that vouch for servers; empty for no TLS.
+        pair: the certificate that the operator shows; None where none is asked for.
+        password: of the user `default`; empty where nobody authenticates.
+        former: passwords that may hold still, tried in turn where the first is denied.
+    """
+
+    authority: str = field(default="", repr=False)
+    pair: Pair | None = field(default=None, repr=False)
+    password: str = field(default="", repr=False)
+    former: tuple[str, ...] = field(default=(), repr=False)
+
+
+Command = tuple[str | int | bytes, ...]
+"""A command and its arguments, as they go over the wire."""
+
+
+class Server(Protocol):
+    """A connection to one node."""
+
+    async def ask(self, *command: str | int | bytes) -> Any:
+        """The answer to one command: texts as str (CLUSTER, INFO and the like), keys and values as bytes.
+
+        Raises:
+            RedisError: there is none, or the server says no.
+        """
+
+    async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers to several commands sent at once, in order; where the server refused one, the `Refused` instead.
+
+        Raises:
+            Unreachable: any of them may have come about.
+        """
+
+    async def aclose(self) -> None:
+        """Close it; harmless to repeat."""
+
+
+Connect = Callable[[Endpoint, Access], Server]
+"""Makes a connection; nothing is sent before the first command."""

@@ -1,0 +1,33 @@
+"""Which directives of redis.conf are the operator's to set, whoever else names them. Pure.
+
+Source: src/config.c and redis.conf of redis 6.2, 7.0, 7.2 and 7.4, and of valkey 8.1.
+"""
+
+from __future__ import annotations
+
+FORM = r"^[a-z][a-z0-9-]*$"
+"""A directive's name: redis takes capital letters, too, yet one name a directive is what can be compared."""
+
+OURS = (
+    # where clients and nodes find it
+    *("port", "bind", "bind-source-addr", "protected-mode", "unixsocket", "unixsocketperm", "unixsocketgroup"),
+    *("cluster-port", "cluster-announce-ip", "cluster-announce-hostname", "cluster-announce-human-nodename"),
+    *("cluster-announce-port", "cluster-announce-tls-port", "cluster-announce-bus-port"),
+    *("cluster-announce-client-ipv4", "cluster-announce-client-ipv6", "cluster-announce-client-port"),
+    *("cluster-announce-client-tls-port", "replica-announce-ip", "slave-announce-ip", "replica-announce-port"),
+    *("slave-announce-port", "replica-announced"),
+    # encryption
+    *("tls-port", "tls-cluster", "tls-replication", "tls-auth-clients", "tls-auth-clients-user", "tls-cert-file"),
+    *("tls-key-file", "tls-key-file-pass", "tls-client-cert-file", "tls-client-key-file", "tls-client-key-file-pass"),
+    *("tls-ca-cert-file", "tls-ca-cert-dir", "tls-dh-params-file"),
+    # users
+    *("user", "aclfile", "requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "rename-command"),
+    # who is whose replica, and who takes over
+    *("replicaof", "slaveof", "replica-read-only", "slave-read-only", "cluster-enabled", "cluster-replica-no-failover"),
+    *("cluster-slave-no-failover", "cluster-allow-replica-migration", "cluster-migration-barrier"),
+    # files, and the process itself
+    *("dir", "cluster-config-file", "dbfilename", "appendfilename", "appenddirname", "pidfile", "logfile", "include"),
+    *("daemonize", "supervised"),
+)
+"""Names that other fields of the spec and the operator set: what nodes are to each other, who may enter, what a node
+finds again after a restart. In a template (pod[0].configmap) they are left out."""

@@ -1,0 +1,26 @@
+"""One look at a node: all that it says of itself and of the others, in one round trip."""
+
+from __future__ import annotations
+
+from operators.redis import answers
+from operators.redis.answers import Said
+from operators.redis.database import Refused, Server, Unreachable
+
+COMMANDS = (("INFO",), ("CLUSTER", "INFO"), ("CLUSTER", "NODES"))
+
+
+async def look(server: Server) -> Said:
+    """What a node says.
+
+    Raises:
+        Loading: it reads its data still, and knows nobody meanwhile, not even itself.
+        RedisError: it does not answer, says no, or is no node of a cluster.
+    """
+    found = await server.pipe(COMMANDS)
+    for answer in found:
+        if isinstance(answer, Refused):
+            raise answer
+    try:
+        return answers.said(*found)
+    except answers.ODD as error:
+        raise Unreachable(f"What answers is no node of a cluster of Redis or Valkey: {error!r}.") from None

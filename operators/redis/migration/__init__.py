@@ -1,0 +1,158 @@
+"""Moves slots between masters, while clients read and write them.
+
+| module | |
+|---|---|
+| `legacy` | key by key, as every version can |
+| `valkey`, `redis` | by the servers themselves, where both ends can; `jobs` begins and awaits that |
+| `throttle` | how much in one go, by how long others wait |
+| `closing` | takes a slot off its way before any of its keys has gone |
+| `big`, `room`, `functions` | keys that take long; memory at the target; what belongs to no slot |
+| `ends` | the nodes |
+
+Whatever is moved, at every moment each key is where clients are sent for it. Who is stopped leaves at most open slots,
+and whoever comes next finds them, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from operators.redis.database import Access, Connect, Endpoint, RedisError, Refused, SlotStuck
+from operators.redis.migration import big, functions, jobs, legacy
+from operators.redis.migration.ends import End, Ends
+from operators.redis.migration.jobs import Mover, Way
+from operators.redis.migration.redis import Destination
+from operators.redis.migration.throttle import KEYS, Pulse, Throttle
+from operators.redis.migration.valkey import Source
+from operators.redis.moves import Move
+
+__all__ = ["BUDGET", "KEYS", "move"]
+
+BUDGET = 5.0
+"""Seconds until nothing more is begun, so that the operator looks again."""
+
+_NODE_TIMEOUT = 5.0
+"""Seconds, where a server does not tell its own."""
+
+
+async def move(
+    connect: Connect,
+    access: Access,
+    endpoints: Mapping[str, Endpoint],
+    moves: Sequence[Move],
+    *,
+    keys: int = KEYS,
+    budget: float = BUDGET,
+) -> None:
+    """Move slots until all have arrived or time is up. Sources work at once, each for its targets in turn.
+
+    Slots that a source does not own, by its own word, are left alone: they have arrived, or the moves are out of date.
+
+    Args:
+        endpoints: where nodes are asked, by their ids: the ends of moves, and the other masters.
+        keys: at most, of a slot in one command.
+        budget: seconds.
+
+    Raises:
+        SlotStuck: some slots cannot be moved on; the others have been, as far as time allowed.
+        RedisError: an end cannot be asked, or is no master any more.
+    """
+    until = asyncio.get_running_loop().time() + budget
+    async with AsyncExitStack() as stack:
+        ids = [node_id for each in moves for node_id in (each.source, each.target)]
+        ends = await stack.enter_async_context(Ends.opened(connect, access, endpoints, ids))
+        ways = [
+            Way(ends.of[each.source], ends.of[each.target], each.slots)
+            for each in moves
+            if each.source in ends.of and each.target in ends.of
+        ]
+        masters = dict(ends.of)
+        if any(_kind(way) == "keys" and way.source.said.memory > big.BIG for way in ways):
+            beside = [
+                node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
+            ]
+            masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
+        work = [
+            *(_by_keys(some, masters, until, keys) for some in _grouped(ways, "keys", lambda way: way.source)),
+            *(
+                _by_jobs(Source(some[0].source), some, until)
+                for some in _grouped(ways, "export", lambda way: way.source)
+            ),
+            _by_tasks(_grouped(ways, "import", lambda way: way.target), until),
+        ]
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+    failures = [*filter(None, outcomes), *ends.missing.values()]
+    if failures:
+        raise min(failures, key=_weight)
+
+
+async def _by_keys(ways: Sequence[Way], masters: Mapping[str, End], until: float, keys: int) -> None:
+    """What one source gives away, key by key."""
+    source = ways[0].source
+    patience = await _node_timeout(source) / 2
+    throttle = Throttle(keys)
+    failures: list[RedisError] = []
+    async with Pulse.of(source.pulse) as pulse:
+        for way in ways:
+            others = [end for node_id, end in masters.items() if node_id not in (source.id, way.target.id)]
+            try:
+                await functions.give(source, way.target)
+                path = legacy.Path(source, way.target, others, throttle, pulse, until, patience)
+                await path.move(way.slots)
+            except RedisError as error:
+                failures.append(error)
+    if failures:
+        raise min(failures, key=_weight)
+
+
+async def _by_jobs(mover: Mover, ways: Sequence[Way], until: float) -> None:
+    """What servers move by themselves, for the node that is asked."""
+    for way in ways:
+        await functions.give(way.source, way.target)
+    await jobs.move(mover, ways, until)
+
+
+async def _by_tasks(ways: Iterable[Sequence[Way]], until: float) -> None:
+    """What destinations ask for, one after the other: a node takes part in one task, and refuses the next."""
+    for some in ways:
+        await _by_jobs(Destination(some[0].target), some, until)
+
+
+async def _node_timeout(end: End) -> float:
+    """Seconds after which others take a node for dead."""
+    try:
+        found = await end.server.ask("CONFIG", "GET", big.PATIENT)
+    except Refused:
+        return _NODE_TIMEOUT
+    return int(found[1]) / 1000 if found else _NODE_TIMEOUT
+
+
+def _kind(way: Way) -> str:
+    """How slots go this way: as servers do it by themselves, if both can and none of these was begun otherwise."""
+    begun = {*way.source.said.me.migrating, *way.source.said.me.importing}
+    begun |= {*way.target.said.me.migrating, *way.target.said.me.importing}
+    kinds = {way.source.features.migration, way.target.features.migration}
+    return "keys" if begun or len(kinds) > 1 else kinds.pop()
+
+
+def _grouped(ways: Iterable[Way], kind: str, by: Callable[[Way], End]) -> list[list[Way]]:
+    """The ways of a kind, those together that have an end in common."""
+    found: dict[str, list[Way]] = {}
+    for way in ways:
+        if _kind(way) == kind:
+            found.setdefault(by(way).id, []).append(way)
+    return list(found.values())
+
+
+def _masters(ends: Iterable[End]) -> list[str]:
+    """Ids of all masters that an end knows of, and that have not failed."""
+    return sorted({node.id for end in ends for node in end.said.nodes if node.is_master and not node.failing})
+
+
+def _weight(failure: BaseException) -> int:
+    """What is told of several failures: a defect first, then what does not mend itself."""
+    if not isinstance(failure, RedisError):
+        return 0
+    return 1 if isinstance(failure, SlotStuck) else 2

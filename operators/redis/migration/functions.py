@@ -1,0 +1,22 @@
+"""Libraries of functions, which belong to no slot: every master must have them, and one that joins has none."""
+
+from __future__ import annotations
+
+from operators.redis.database import Refused
+from operators.redis.migration.ends import End
+
+
+async def give(source: End, target: End) -> None:
+    """Give a node that owns no slot yet the functions of one that does.
+
+    Raises:
+        RedisError: one of them does not answer, or the target refuses them.
+    """
+    if target.said.me.slots:
+        return
+    try:
+        wanted = await source.server.ask("FUNCTION", "LIST", "WITHCODE")
+    except Refused:  # before Redis 7.0 there are none
+        return
+    if wanted and await target.server.ask("FUNCTION", "LIST", "WITHCODE") != wanted:
+        await target.server.ask("FUNCTION", "RESTORE", await source.server.ask("FUNCTION", "DUMP"), "REPLACE")

@@ -1,0 +1,46 @@
+"""Redis' own way to move slots, from 8.4 on: CLUSTER MIGRATION IMPORT, asked of the destination.
+
+A node takes part in one task at a time, as either end. One that failed is begun anew by itself until it is cancelled.
+
+Source: https://redis.io/docs/latest/commands/cluster-migration/; src/cluster_asm.c of Redis 8.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from operators.redis.migration.ends import End
+from operators.redis.migration.jobs import Job, Way, pairs
+from operators.redis.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A node that is given slots."""
+
+    end: End
+
+    async def jobs(self) -> Sequence[Job]:
+        answer = await self.end.server.ask("CLUSTER", "MIGRATION", "STATUS", "ALL")
+        return [
+            Job(
+                each["id"],
+                each["source"],
+                each["dest"],
+                Slots.parse(each["slots"]),
+                each["state"],
+                each["last_error"] or "",
+                each["state"] in ("completed", "canceled"),
+                int(each["retries"]),
+            )
+            for each in pairs(answer)
+            if each["operation"] == "import"
+        ]
+
+    async def begin(self, way: Way) -> None:
+        ranges = [bound for run in way.slots.ranges for bound in (run[0], run[-1])]
+        await self.end.server.ask("CLUSTER", "MIGRATION", "IMPORT", *ranges)
+
+    async def cancel(self, job: Job) -> None:
+        await self.end.server.ask("CLUSTER", "MIGRATION", "CANCEL", "ID", job.id)

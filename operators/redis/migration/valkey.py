@@ -1,0 +1,49 @@
+"""Valkey's own way to move slots, from 9.0 on: CLUSTER MIGRATESLOTS, asked of the source.
+
+Source: https://valkey.io/topics/atomic-slot-migration/, https://valkey.io/commands/cluster-getslotmigrations/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from operators.redis.database import Refused
+from operators.redis.migration.ends import End
+from operators.redis.migration.jobs import Job, Way, pairs
+from operators.redis.slots import Slots
+
+_ENDED = frozenset({"success", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A node that gives slots away."""
+
+    end: End
+
+    async def jobs(self) -> Sequence[Job]:
+        answer = await self.end.server.ask("CLUSTER", "GETSLOTMIGRATIONS")
+        return [
+            Job(
+                each["name"],
+                each["source_node"],
+                each["target_node"],
+                Slots.parse(each["slot_ranges"]),
+                each["state"],
+                each["message"] or "",
+                each["state"] in _ENDED,
+            )
+            for each in pairs(answer)
+            if each["operation"] == "EXPORT"
+        ]
+
+    async def begin(self, way: Way) -> None:
+        ranges = [bound for run in way.slots.ranges for bound in (run[0], run[-1])]
+        await self.end.server.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", way.target.id)
+
+    async def cancel(self, _: Job) -> None:
+        """All that this node gives away: it cannot be told of one."""
+        with suppress(Refused):  # there is none any more
+            await self.end.server.ask("CLUSTER", "CANCELSLOTMIGRATIONS")

@@ -1,0 +1,202 @@
+"""Gathers what there is of a RedisCluster: Kubernetes' part from the cache, the cluster's live from every node.
+
+A node that does not answer keeps none of the others from being heard: it is a place with an error. Whether that is its
+own trouble or the way to it, the plan must judge.
+
+An address may be another pod's by the time it is asked. Whoever answers with the id that is recorded for a place is
+that place's node, for ids are never made twice. Of anybody else the pod is read live *after* the answer: it had the
+address then, and `calls` find the same id there once more before they do anything. So it was the pod's all the while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from operators.redis import resources
+from operators.redis.answers import Said
+from operators.redis.api import RedisCluster
+from operators.redis.config import CONFIG_KEY
+from operators.redis.database import Connect, Denied, RedisError
+from operators.redis.look import look
+from operators.redis.observe import ConfigTemplate, Observed, Place
+from operators.redis.resources import COMPONENT
+from operators.redis.secrets import read
+from shared import ownership
+from shared.cache import Cache
+from shared.kube import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    Kind,
+    Kube,
+    NotFound,
+    Obj,
+)
+from shared.pods import Pod
+from shared.queue import Key
+from shared.secrets import Problem
+
+Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
+
+ELSEWHERE = "its address is another pod's by now"
+"""Why a place's server is not heard, though somebody answered."""
+
+
+def observer(connect: Connect) -> Observe:
+    """Gathers what there is of a RedisCluster.
+
+    Args:
+        connect: to a node's server.
+    """
+    return partial(_observe, connect)
+
+
+async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
+    key = Key(resource.namespace, resource.name)
+    secrets, config = await asyncio.gather(read(resource, kube), _config(resource, kube))
+    seen = Observed(
+        stateful_set=cache.get(STATEFUL_SET, *key),
+        disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        config_map=cache.get(CONFIG_MAP, key.namespace, resources.config_name(resource)),
+        secrets=secrets,
+        config=config,
+    )
+    pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
+    volumes = {
+        number: volume
+        for volume in cache.owned(PERSISTENT_VOLUME_CLAIM, key)
+        if (number := resources.volume_number(resource, volume["metadata"]["name"])) is not None
+    }
+    recorded = {resources.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
+    numbers = {*range(_expected(resource, seen)), *pods, *volumes, *recorded}
+    places = tuple(
+        _place(resource, number, pods.get(number), volumes.get(number))
+        for number in sorted(number for number in numbers if number is not None)
+    )
+    seen = dataclasses.replace(seen, places=places)
+    return await _look_closer(resource, await _hear(connect, resource, seen), kube)
+
+
+async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
+    """The user's redis.conf; read live, for nobody watches what others made."""
+    name = resource.config_template
+    if not name:
+        return ConfigTemplate()
+    at = "spec.pod[0].configmap"
+    try:
+        found = await kube.get(CONFIG_MAP, resource.namespace, name)
+    except NotFound:
+        message = f"{at}: there is no ConfigMap {name} in this namespace. Make it, with {CONFIG_KEY}, or name another."
+        return ConfigTemplate(problem=Problem("ConfigMapMissing", message))
+    text = (found.get("data") or {}).get(CONFIG_KEY)
+    if text is None:
+        message = f"{at}: ConfigMap {name} has no {CONFIG_KEY}. Give it, or name another."
+        return ConfigTemplate(problem=Problem("ConfigMapMissing", message))
+    return ConfigTemplate(text)
+
+
+def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
+    labels = pod["metadata"].get("labels") or {}
+    if labels.get(ownership.COMPONENT) != COMPONENT:
+        return None
+    return resources.number_of(resource, pod["metadata"]["name"])
+
+
+def _expected(resource: RedisCluster, seen: Observed) -> int:
+    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
+    return max(resource.spec.replicas, replicas)
+
+
+def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Place:
+    name = resources.node_name(resource, number)
+    pod = Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None
+    place = Place(
+        number,
+        name,
+        pod=pod if pod and not pod.ended else None,
+        pod_obj=pod_obj,
+        recorded=next((known for known in resource.recorded_nodes if known.name == name and known.node_id), None),
+    )
+    return _with_holder(resource, place, volume if resource.has_storage else pod_obj)
+
+
+def _with_holder(resource: RedisCluster, place: Place, holder: Obj | None) -> Place:
+    """The place with what holds its data: its volume, or without storage its pod, which may mount everybody's."""
+    if resource.has_storage:
+        place = dataclasses.replace(place, volume=holder)
+    return dataclasses.replace(place, disk=_disk(resource, holder) if holder else "")
+
+
+def _disk(resource: RedisCluster, holder: Obj) -> str:
+    shared = resource.spec.template.volumes
+    if shared is None:
+        return str(holder["metadata"]["uid"])
+    return shared.persistent_volume_claim_name or str((holder.get("spec") or {}).get("nodeName") or "")
+
+
+async def _hear(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
+    """What every node says of itself and of the others, all asked at once."""
+    asked = [place for place in seen.places if place.pod and place.pod.address]
+    answers = await asyncio.gather(*(_ask(connect, resource, seen, place) for place in asked))
+    said = {place.number: answer for place, answer in zip(asked, answers, strict=True)}
+    return dataclasses.replace(seen, places=tuple(_with_answer(place, said.get(place.number)) for place in seen.places))
+
+
+async def _ask(connect: Connect, resource: RedisCluster, seen: Observed, place: Place) -> Said | RedisError:
+    """What one node says, or why it does not."""
+    server = connect(resources.endpoint(resource, place), seen.secrets.access)
+    try:
+        return await look(server)
+    except RedisError as error:
+        return error
+    finally:
+        await server.aclose()
+
+
+def _with_answer(place: Place, answer: Said | RedisError | None) -> Place:
+    if isinstance(answer, RedisError):
+        return dataclasses.replace(place, error=str(answer), denied=isinstance(answer, Denied))
+    return dataclasses.replace(place, said=answer)
+
+
+async def _look_closer(resource: RedisCluster, seen: Observed, kube: Kube) -> Observed:
+    """Read live what a step that cannot be taken back would rest on: the cache may be behind.
+
+    That is whose address it was where somebody unexpected answered, and a disk that seems to be another than the
+    recorded one.
+    """
+    heard = Counter(place.id for place in seen.places if place.said)
+    places = await asyncio.gather(*(_looked_at(resource, place, heard, kube) for place in seen.places))
+    return dataclasses.replace(seen, places=tuple(places))
+
+
+async def _looked_at(resource: RedisCluster, place: Place, heard: Counter[str], kube: Kube) -> Place:
+    if place.said and not (place.recorded and place.recorded.node_id == place.id):
+        live = await _live(kube, POD, resource.namespace, place.name)
+        if heard[place.id] > 1 or not _same(live, place.pod_obj):
+            place = dataclasses.replace(place, said=None, error=ELSEWHERE)
+    if place.recorded and place.recorded.disk and place.disk != place.recorded.disk:
+        kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD
+        name = resources.volume_name(resource, place.number) if resource.has_storage else place.name
+        return _with_holder(resource, place, await _live(kube, kind, resource.namespace, name))
+    return place
+
+
+def _same(live: Obj | None, known: Obj | None) -> bool:
+    """Whether a pod still is the one that was asked, at the address at which it was asked."""
+    if live is None or known is None or live["metadata"]["uid"] != known["metadata"]["uid"]:
+        return False
+    return bool((live.get("status") or {}).get("podIP") == (known.get("status") or {}).get("podIP"))
+
+
+async def _live(kube: Kube, kind: Kind, namespace: str, name: str) -> Obj | None:
+    try:
+        return await kube.get(kind, namespace, name)
+    except NotFound:
+        return None

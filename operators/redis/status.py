@@ -1,0 +1,156 @@
+"""What is said of a RedisCluster: its status, from what was seen. Pure.
+
+A healthy cluster's status does not move: nothing that moves by itself, such as keys, offsets and memory, is in it. Of
+a node that does not answer, what was last told stays, for it is what the operator goes by.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from operators.redis import forming, moving, recovery, resources
+from operators.redis.api import RedisCluster
+from operators.redis.database import PORT
+from operators.redis.healing import recorded_node
+from operators.redis.observe import Observed, Place
+from operators.redis.resources import COMPONENT
+from operators.redis.rolling import running
+from operators.redis.settings import Settings
+from shared.kube import Obj
+from shared.ownership import selector_text
+from shared.plan import Verdict
+
+SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting", "Syncing", "Joining"
+"""What a node is doing, in one word."""
+
+
+def report(
+    settings: Settings, resource: RedisCluster, seen: Observed, now: datetime, phase: str, verdict: Verdict
+) -> Obj:
+    """The whole status, but Ready, Reconciling and Stalled."""
+    begun = forming.formed(resource, seen) and not recovery.begins_anew(resource, seen)
+    found: dict[str, Any] = {
+        "phase": phase,
+        "reason": "" if verdict.done else verdict.message,
+        "replicas": sum(1 for place in seen.places if place.pod),
+        "readyReplicas": sum(1 for place in seen.places if serves(seen, place)),
+        "masters": sum(1 for master in seen.view.masters if master.answers),
+        "conditions": [
+            instance(resource, seen, place, now) for place in seen.places if _is_told(resource, seen, place)
+        ],
+        "formed": begun,
+        "forming": [
+            {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
+            for node in (() if begun else forming.planned(resource, seen))
+        ],
+        "shards": _shards(resource, seen),
+        "migration": moving.migration_status(resource, seen, now),
+        "assigned": moving.assigned_status(resource, seen),
+        "recovery": recovery.report(resource, seen),
+        "version": _version(resource, seen),
+        "image": resource.image_reference(settings.image_repository),
+        "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),
+        "endpoints": [f"{resources.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def serves(seen: Observed, place: Place) -> bool:
+    """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
+    node = seen.view.nodes.get(place.id)
+    if node is None or not place.ready or node.said is None or node.said.loading:
+        return False
+    return bool(seen.view.slots_of(node.id)) or node.synced
+
+
+def instance(resource: RedisCluster, seen: Observed, place: Place, now: datetime) -> Obj:
+    """The entry of one node: as the seed has it, and on which disk it is."""
+    before = _entry(resource, place)
+    known = recorded_node(resource, seen, place)
+    node = seen.view.nodes.get(known[0]) if known else None
+    well, (reason, message) = serves(seen, place), _doing(seen, place)
+    status, pod = str(well), place.pod_obj or {}
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    entry: dict[str, Any] = {
+        "name": place.name,
+        "instance": f"{place.pod.address}:{PORT}" if place.pod and place.pod.address else None,
+        "type": before.get("type", "master"),
+        "masterNodeId": before.get("masterNodeId"),
+        "nodeId": known[0] if known else None,
+        "domainName": resources.domain_name(resource, place.name),
+        "slots": before.get("slots"),
+        "hostname": place.host or None,
+        "hostIP": (pod.get("status") or {}).get("hostIP"),
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since or f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "disk": known[1] if known else None,
+        "copyOf": before.get("copyOf"),
+        "version": f"{place.said.engine} {place.said.version}" if place.said else before.get("version"),
+    }
+    if known and before.get("nodeId") != known[0]:
+        entry |= {"type": "master", "masterNodeId": known[0], "slots": None, "copyOf": None}
+    if node is not None:
+        entry |= {
+            "type": "slave" if node.is_replica else "master",
+            "masterNodeId": node.master or node.id,
+            "slots": str(seen.view.slots_of(node.id)) or None,
+        }
+        if node.synced:
+            entry["copyOf"] = node.master
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+def _entry(resource: RedisCluster, place: Place) -> Obj:
+    """What was last told of a place; empty if nothing was."""
+    told = resource.reported.get("conditions") or ()
+    return next((entry for entry in told if entry.get("name") == place.name), {})
+
+
+def _is_told(resource: RedisCluster, seen: Observed, place: Place) -> bool:
+    return place.pod is not None or recorded_node(resource, seen, place) is not None
+
+
+def _doing(seen: Observed, place: Place) -> tuple[str, str]:
+    """What a node is doing, and for people, why it does not serve."""
+    if serves(seen, place):
+        return SERVING, ""
+    if place.pod is None or place.pod.trouble:
+        why = place.pod.trouble if place.pod else "There is no pod."
+        return (why.partition(":")[0] if place.pod else "NoPod"), why
+    if place.said is None:
+        return (AWAY, place.error) if place.ready and place.error else (STARTING, "")
+    if place.said.loading:
+        return STARTING, "It reads its data."
+    node = seen.view.nodes[place.id]
+    if node.is_replica:
+        return SYNCING, f"It gets what {seen.name_of(node.master)} has."
+    return JOINING, "It owns no slots."
+
+
+def _shards(resource: RedisCluster, seen: Observed) -> list[Obj]:
+    """Masters and their replicas, by place; as last told where nobody answers."""
+    if not seen.heard:
+        return list(resource.reported.get("shards") or ())
+    view = seen.view
+    shards = [
+        {
+            "master": seen.name_of(master.id),
+            "slots": str(view.slots_of(master.id)),
+            "replicas": sorted((seen.name_of(replica.id) for replica in view.replicas_of(master.id)), key=_natural),
+        }
+        for master in view.masters
+    ]
+    return sorted(shards, key=lambda shard: _natural(str(shard["master"])))
+
+
+def _natural(name: str) -> tuple[str, int]:
+    stem, _, number = name.rpartition("-")
+    return (stem, int(number)) if number.isdecimal() else (name, -1)
+
+
+def _version(resource: RedisCluster, seen: Observed) -> str | None:
+    lowest = min(running(resource, seen), default=None)
+    return str(lowest) if lowest else resource.reported.get("version")

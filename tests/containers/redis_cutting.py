@@ -1,0 +1,51 @@
+"""What a crash leaves: connections over which only so many commands get through, and then nothing any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from operators.redis.connection import connect
+from operators.redis.database import Access, Command, Endpoint, Refused, Server, Unreachable
+
+
+class Scissors:
+    """Makes connections; all of them together let so many commands through.
+
+    Attributes:
+        left: how many; negative for all.
+        sent: how many have been.
+    """
+
+    def __init__(self, left: int = -1) -> None:
+        self.left = left
+        self.sent: list[Command] = []
+
+    def connect(self, endpoint: Endpoint, access: Access) -> Server:
+        return _Cut(self, connect(endpoint, access))
+
+
+class _Cut:
+    def __init__(self, scissors: Scissors, server: Server) -> None:
+        self._scissors = scissors
+        self._server = server
+
+    async def ask(self, *command: str | int | bytes) -> Any:
+        (answer,) = await self.pipe((command,))
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+        if commands == (("PING",),):  # only looks how the node fares
+            return ["PONG"]
+        through = list(commands)[: self._scissors.left] if self._scissors.left >= 0 else list(commands)
+        self._scissors.left -= len(through) if self._scissors.left >= 0 else 0
+        self._scissors.sent += through
+        answers = await self._server.pipe(through)
+        if len(through) < len(commands):
+            raise Unreachable("cut")
+        return answers
+
+    async def aclose(self) -> None:
+        await self._server.aclose()

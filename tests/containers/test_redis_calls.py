@@ -1,0 +1,145 @@
+"""The steps on a cluster against Redis and Valkey themselves: what each does, twice, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from e2e.cluster.redis_servers import OPEN, Redis, key_in
+from operators.redis.asking import RedisCall
+from operators.redis.calls import (
+    AddSlots,
+    CloseSlots,
+    Configure,
+    FailOver,
+    Forget,
+    Meet,
+    Replicate,
+    ResetSoft,
+    SetEpoch,
+    SetPasswords,
+    execute,
+)
+from operators.redis.connection import connect
+from operators.redis.database import Access, Denied, Refused, SlotStuck, Unreachable
+from operators.redis.slots import Slots
+
+
+async def twice(call: RedisCall) -> None:
+    """Carry it out as one that is repeated, for nobody knows whether it came about."""
+    await execute(connect, call)
+    await execute(connect, call)
+
+
+async def test_a_cluster_is_formed_and_changed_step_by_step(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        one, two, three = (cluster.add() for _ in range(3))
+        await cluster.identify()
+        at = {node.id: node.endpoint for node in cluster.nodes}
+        for number, node in enumerate((one, two, three)):
+            await twice(SetEpoch(OPEN, node.endpoint, node.id, number + 1))
+        await twice(Meet(OPEN, two.endpoint, (one.endpoint,), two.id))
+        await twice(Meet(OPEN, three.endpoint, (one.endpoint, two.endpoint), three.id))
+        await cluster.until(lambda said: all(len(each.nodes) == 3 for each in said.values()))
+        await twice(AddSlots(OPEN, one.endpoint, one.id, Slots.of(range(8000))))
+        await twice(AddSlots(OPEN, two.endpoint, two.id, Slots.all() - Slots.of(range(8000))))
+        said = await cluster.settled()
+        assert [said[node.id].me.epoch for node in (one, two, three)] == [1, 2, 3]
+        with pytest.raises(Refused, match="owns slots 7999"):
+            await execute(connect, AddSlots(OPEN, two.endpoint, two.id, Slots.of(7999, 8000)))
+
+        async with one.asked() as server:
+            await server.ask("SET", key_in(0), "kept")  # slot 0
+        await twice(Replicate(OPEN, three.endpoint, three.id, one.id))
+        await cluster.until(lambda said: said[three.id].link_up and said[three.id].keys == 1)
+        with pytest.raises(Refused, match="must not become a replica"):
+            await execute(connect, Replicate(OPEN, two.endpoint, two.id, one.id))
+
+        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # it comes about after the answer
+        await cluster.until(lambda said: said[three.id].me.is_master and said[one.id].me.master == three.id)
+        await execute(connect, FailOver(OPEN, three.endpoint, three.id))  # it comes about after the answer
+        await cluster.until(lambda said: said[one.id].link_up and said[one.id].keys == 1)
+        with pytest.raises(Refused, match="must not be reset"):
+            await execute(connect, ResetSoft(OPEN, one.endpoint, one.id))
+        cluster.check()
+
+        four = await cluster.join()
+        four.end()
+        await twice(Forget(OPEN, four.id, (one.endpoint, two.endpoint, three.endpoint)))
+        said = await cluster.says()
+        assert all({node.id for node in each.nodes} == set(at) for each in said.values())
+        four.start()
+        await twice(ResetSoft(OPEN, four.endpoint, four.id))
+        assert [node.id for node in (await four.says()).nodes] == [four.id]
+
+
+async def test_who_answers_at_an_address_must_be_who_is_meant(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster, redis.cluster(engine) as another:
+        await cluster.form(1)
+        await another.form(1)
+        (ours,), (stranger,) = cluster.nodes, another.nodes
+        here = replace(ours.endpoint, port=stranger.port)  # its address is another's by now
+        for call in (
+            SetEpoch(OPEN, here, ours.id, 7),
+            Meet(OPEN, here, (ours.endpoint,), ours.id),
+            Meet(OPEN, ours.endpoint, (here,), ours.id),
+            AddSlots(OPEN, here, ours.id, Slots.of(1)),
+            Replicate(OPEN, here, ours.id, "0" * 40),
+            FailOver(OPEN, here, ours.id, "TAKEOVER"),
+            Forget(OPEN, "0" * 40, (here,)),
+            Configure(OPEN, here, ours.id, {"maxmemory": "1mb"}),
+            SetPasswords(OPEN, here, ours.id, ("0" * 64,)),
+            ResetSoft(OPEN, here, ours.id),
+            CloseSlots(OPEN, ours.id, "0" * 40, Slots.of(1), {ours.id: here}),
+        ):
+            with pytest.raises(Unreachable, match=stranger.id):
+                await execute(connect, call)
+        assert len((await stranger.says()).nodes) == len((await ours.says()).nodes) == 1
+        assert (await stranger.says()).max_memory == 0
+
+
+async def test_passwords_overlap_and_settings_are_secret(redis: Redis, engine: tuple[str, str]) -> None:
+    first, second = Access(password="first-secret"), Access(password="second-secret")
+    digests = [hashlib.sha256(access.password.encode()).hexdigest() for access in (first, second)]
+    with redis.cluster(engine, first, requirepass="first-secret") as cluster:
+        node = cluster.add()
+        await cluster.identify()
+        both = SetPasswords(first, node.endpoint, node.id, tuple(digests))
+        await twice(both)
+        for access in (first, second):
+            assert (await node.says(access)).id == node.id
+        await twice(SetPasswords(second, node.endpoint, node.id, tuple(digests[1:])))
+        with pytest.raises(Denied):
+            await node.says(first)
+
+        call = Configure(second, node.endpoint, node.id, {"masterauth": "second-secret", "maxmemory": "1048576000"})
+        await twice(call)
+        assert (await node.says(second)).max_memory == 1_048_576_000
+        for shown in (repr(call), str(call), repr(both), str(both)):
+            assert "secret" not in shown
+            assert digests[0] not in shown
+        await twice(SetPasswords(second, node.endpoint, node.id, ()))
+        assert (await node.says(OPEN)).id == node.id
+
+
+async def test_slots_are_closed_where_no_key_is_left_behind(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        await cluster.form(2)
+        source, target = cluster.nodes
+        nodes = {node.id: node.endpoint for node in cluster.nodes}
+        async with source.asked() as giving, target.asked() as taking:
+            for slot in (0, 1, 2):
+                await taking.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+                await giving.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+            await taking.pipe((("ASKING",), ("SET", key_in(0), "left behind")))  # slot 0
+            with pytest.raises(SlotStuck, match="Slots 0 cannot be closed"):
+                await execute(connect, CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
+            said = await cluster.says()
+            assert list(said[source.id].me.migrating) == list(said[target.id].me.importing) == [0]
+            await taking.pipe((("ASKING",), ("DEL", key_in(0))))
+            await twice(CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
+            await giving.ask("CLUSTER", "SETSLOT", 3, "MIGRATING", target.id)
+            await twice(CloseSlots(OPEN, source.id, "0" * 40, Slots.of(3), nodes))
+        cluster.check()

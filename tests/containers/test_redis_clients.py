@@ -1,0 +1,111 @@
+"""The clients and the judge of the end-to-end tests, against real servers: what is lost is found."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from redis.crc import key_slot
+
+from e2e.cluster.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
+from e2e.scenarios.redis import judge
+from e2e.scenarios.redis.clients import Load
+from e2e.scenarios.redis.session import Access, Address
+from operators.redis.database import Server
+
+NOBODY = Access()
+
+
+def addresses(cluster: Cluster) -> list[Address]:
+    return [("127.0.0.1", node.port) for node in cluster.nodes]
+
+
+def verdict(cluster: Cluster) -> judge.Verdict:
+    return judge.check(addresses(cluster)[0], NOBODY, cluster.engine)
+
+
+async def hand_over(slot: int, source: tuple[Node, Server], target: tuple[Node, Server], others: list[Server]) -> None:
+    """Move a slot step by step, with a while between the steps."""
+    await target[1].ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source[0].id)
+    await source[1].ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target[0].id)
+    await asyncio.sleep(0.02)
+    while keys := await source[1].ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
+        await source[1].ask("MIGRATE", "127.0.0.1", target[0].port, "", 0, 5000, "KEYS", *keys)
+    await asyncio.sleep(0.02)
+    for server in (target[1], source[1], *others):
+        await server.ask("CLUSTER", "SETSLOT", slot, "NODE", target[0].id)
+
+
+@pytest.mark.parametrize("of", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.long)])
+async def test_clients_follow_slots_to_a_node_that_had_none_and_feel_no_error(
+    of: tuple[str, str], tmp_path: Path
+) -> None:
+    with Redis(tmp_path).cluster(of) as cluster:
+        await cluster.form(3, 1)
+        assert verdict(cluster) == judge.Verdict(3, 3, ())
+        joined = await cluster.join()
+        # The slots of what the clients write again and again come first.
+        with Load.going_on(lambda: addresses(cluster)[:2]) as load:
+            async with cluster.nodes[0].asked() as source, joined.asked() as target, cluster.nodes[1].asked() as other:
+                own = (await cluster.owners())[cluster.nodes[0].id]
+                slots = sorted(own, key=lambda slot: slot not in busy(load))
+                for slot in slots[:150]:
+                    await hand_over(slot, (cluster.nodes[0], source), (joined, target), [other])
+        assert load.errors == Counter()
+        assert await asyncio.to_thread(load.check) > 20
+        await cluster.settled()
+        assert verdict(cluster) == judge.Verdict(4, 3, ())
+
+
+def busy(load: Load) -> set[int]:
+    """The slots of keys that were written so far."""
+    return {key_slot(each.key.encode()) for each in load.history if each.write}
+
+
+async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(tmp_path: Path) -> None:
+    with Redis(tmp_path).cluster(OLDEST, cluster_node_timeout="60000") as cluster:
+        await cluster.form(3, 1)
+        master, replica = cluster.nodes[0], cluster.nodes[3]
+        with Load.going_on(lambda: addresses(cluster)) as load:
+            await asyncio.sleep(0.5)
+            replica.end()
+            stopped = time.monotonic()
+            await asyncio.sleep(2)
+            master.end()
+            await asyncio.to_thread(replica.start)
+            async with replica.asked() as server:
+                await server.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+            taken = time.monotonic()
+            await asyncio.sleep(1)
+        assert load.errors, "a master that is killed is felt"
+        with pytest.raises(AssertionError, match="misses"):
+            await asyncio.to_thread(load.check)
+        assert await asyncio.to_thread(lambda: load.check(loses=[(stopped - 0.1, taken)])) > 10
+        async with cluster.nodes[1].asked() as server:
+            (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
+            await server.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
+        assert any("open" in said for said in judge.check(addresses(cluster)[1], NOBODY, cluster.engine).wrong)
+
+
+async def test_clients_change_their_password_without_an_error(tmp_path: Path) -> None:
+    with Redis(tmp_path).cluster(OLDEST) as cluster:
+        await cluster.form(3)
+        for node in cluster.nodes:
+            async with node.asked() as server:
+                await server.ask("ACL", "SETUSER", "default", "resetpass", ">first", ">second")
+        with Load.going_on(lambda: addresses(cluster), Access(password="first")) as load:
+            await asyncio.sleep(0.5)
+            load.access = Access(password="second")
+            await asyncio.sleep(0.5)
+            for node in cluster.nodes:
+                async with node.asked() as server:
+                    await server.ask("AUTH", "second")
+                    await server.ask("ACL", "SETUSER", "default", "<first")
+            await asyncio.sleep(0.5)
+        assert load.errors == Counter()
+        assert await asyncio.to_thread(load.check) > 10
+        assert judge.check(addresses(cluster)[0], load.access, cluster.engine) == judge.Verdict(3, 0, ())
+        assert judge.check(addresses(cluster)[0], NOBODY, cluster.engine).wrong

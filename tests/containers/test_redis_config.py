@@ -1,0 +1,377 @@
+"""What nodes read, and are told, against Redis and Valkey themselves: files, settings, passwords, certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import ssl
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster import debian, processes, redis_programs
+from e2e.cluster.network import free_ports
+from e2e.cluster.redis_servers import Cluster, Node, Redis, free_port
+from operators.redis import config, resources, users
+from operators.redis.api import RedisCluster
+from operators.redis.calls import Configure, SetPasswords, execute
+from operators.redis.certificates import Mounted, following
+from operators.redis.config import RESTART, USERS_KEY
+from operators.redis.connection import connect
+from operators.redis.database import Access, Denied, Refused
+from operators.redis.directives import OURS
+from operators.redis.secrets import Secrets
+from operators.redis.template import pod as pod_template
+from operators.redis.users import Passwords
+from shared import authority, pem
+from shared.keyring import joined
+from shared.pem import Pair
+
+NOW = datetime.now(UTC)
+LIFE = timedelta(days=10)
+STRANGE = "sp ace\"quote\\back'tick#\x07é€"
+"""A password of all that could go wrong on the way through a file."""
+
+TEMPLATE = """\
+# as people have them
+bind 0.0.0.0
+PORT 7000
+cluster-announce-ip {POD_IP}
+maxmemory-policy "allkeys-lru"
+client-output-buffer-limit normal 0 0 0
+client-output-buffer-limit replica 256mb 64mb 60
+save 900 1
+save 300 10
+proc-title-template "{title} {listen-addr}"
+notify-keyspace-events 'Kx'
+slowlog-log-slower-than 20000
+"""
+
+
+def resource(engine: tuple[str, str], **spec: Any) -> RedisCluster:
+    name, version = engine
+    spec = {"replicas": 6, "repository": f"library/{name}", "version": version} | spec
+    metadata = {"name": "demo", "namespace": "default", "uid": "u-1"}
+    return RedisCluster.parse({"metadata": metadata, "spec": spec})
+
+
+class Pod:
+    """A server that reads what a pod mounts; a directory stands for the pod."""
+
+    def __init__(self, cluster: Cluster, made: RedisCluster, passwords: Passwords, template: str = "") -> None:
+        directory = cluster.directory / f"demo-{len(cluster.nodes)}"
+        for name in ("data", "config", "users", "tls"):
+            (directory / name).mkdir(parents=True)
+        self.port = free_port()
+        self.node = Node(
+            directory.name, self.port, redis_programs.server(cluster.engine, cluster.version), directory, {}
+        )
+        self._made, self._template = made, template
+        self.mount_users(passwords)
+        self.node.directory.joinpath("redis.conf").write_text(self._text())
+        cluster.nodes.append(self.node)
+
+    def mount_users(self, passwords: Passwords) -> None:
+        (self.node.directory / "users" / USERS_KEY).write_text(passwords.text)
+
+    def mount_certificate(self, mounted: Mounted) -> None:
+        """As the kubelet does: what was there before is gone."""
+        for file in (self.node.directory / "tls").iterdir():
+            file.unlink()
+        for name, text in mounted.content().items():
+            (self.node.directory / "tls" / name).write_text(text)
+
+    def _text(self) -> str:
+        text = config.render(self._made, self._template)
+        for place in (config.USERS, config.TLS):
+            text = text.replace(place, str(self.node.directory / Path(place).name))
+        text = text.replace(f"dir {config.HOME}\n", f"dir {self.node.directory / 'data'}\n")
+        assert "port 6379" in text
+        return text.replace("port 6379", f"port {self.port}") + "bind 127.0.0.1\n"
+
+    async def start(self, access: Access) -> None:
+        self.node.start()
+        async with self.node.asked(access) as server:
+            self.node.id = await server.ask("CLUSTER", "MYID")
+
+    async def settings(self, access: Access) -> dict[str, str]:
+        async with self.node.asked(access) as server:
+            found = await server.ask("CONFIG", "GET", "*")
+            found += await server.ask("CONFIG", "GET", "masterauth")  # it is not among all
+        return dict(zip(found[::2], found[1::2], strict=True))
+
+
+EVERYTHING: Mapping[str, str] = {
+    "maxmemory": "100mb",
+    "maxmemory-policy": "volatile-lru",
+    "save": "3600 1 60 1000",
+    "client-output-buffer-limit": "replica 128mb 32mb 60 pubsub 16mb 8mb 30",
+    "io-threads": "2",
+    "cluster-node-timeout": "7000",
+    "latency-monitor-threshold": "100",
+    "tcp-backlog": "100",
+    "proc-title-template": "{title} and more",
+    "appendfsync": "always",
+}
+
+
+@pytest.mark.parametrize("spec", [{}, {"config": EVERYTHING}], ids=["little", "much"])
+async def test_a_server_starts_with_what_is_rendered_and_has_what_it_would_be_told(
+    redis: Redis, engine: tuple[str, str], spec: dict[str, Any]
+) -> None:
+    made, begun = resource(engine, **spec), Passwords(STRANGE, exporter="reader")
+    access = Access(password=STRANGE)
+    with redis.cluster(engine) as cluster:
+        pod = Pod(cluster, made, begun, TEMPLATE)
+        await pod.start(access)
+        started = await pod.settings(access)
+        settings = config.live(made, TEMPLATE)
+        await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, settings))
+        assert await pod.settings(access) == started, "to be told what was read changes nothing"
+        assert started["masterauth"] == STRANGE
+        assert started["cluster-allow-replica-migration"] == "no"
+        assert started["port"] == str(pod.port)
+        assert started["slowlog-log-slower-than"] == "20000"
+        assert started["notify-keyspace-events"] in ("xK", "Kx")
+        assert started["save"] == ("3600 1 60 1000" if spec else "900 1 300 10")
+        assert "replica 134217728" in started["client-output-buffer-limit"].replace("slave", "replica") or not spec
+        if spec:
+            assert started["io-threads"] == "2"
+            assert started["maxmemory"] == str(100 << 20)
+
+
+async def test_what_is_said_to_need_a_restart_does_and_nothing_else(redis: Redis, engine: tuple[str, str]) -> None:
+    made, access = resource(engine), Access()
+    with redis.cluster(engine) as cluster:
+        pod = Pod(cluster, made, Passwords(""))
+        await pod.start(access)
+        refused, taken = set(), set()
+        for name, value in (await pod.settings(access)).items():
+            async with pod.node.asked(access) as server:
+                try:
+                    await server.ask("CONFIG", "SET", name, value)
+                    taken.add(name)
+                except Refused as error:
+                    if "immutable" in str(error) or "protected" in str(error):
+                        refused.add(name)
+        lives = {name for name in RESTART if config.is_live(name, made.engine)}
+        assert refused - set(OURS) <= RESTART - lives
+        assert not taken & (RESTART - lives)
+
+
+# Passwords.
+
+
+async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: tuple[str, str]) -> None:
+    """Through each state of a change: the replica follows, clients of both passwords enter, who is in stays in."""
+    made, state = resource(engine), Passwords("one", exporter="reader")
+    until = NOW + timedelta(minutes=10)
+    with redis.cluster(engine) as cluster:
+        pods = [Pod(cluster, made, state) for _ in range(3)]
+        access = cluster.access = Access(password="one")
+        for pod in pods:
+            await pod.start(access)
+        master, replica, stale = pods
+        async with master.node.asked(access) as server:
+            await server.ask("CLUSTER", "ADDSLOTSRANGE" if engine[1] >= "7" else "ADDSLOTS", 0, 16383)
+        await cluster.meet(cluster.nodes[1:])
+        await cluster.settled()
+        await cluster.replicate(replica.node, master.node)
+        stayed = connect(master.node.endpoint, access)
+        await stayed.ask("SET", "key", 1)
+
+        for what in ("introduce", "promote", "forget"):
+            match what:
+                case "introduce":
+                    state = state.introduce(STRANGE, until)
+                case "promote":
+                    state = state.promote(until)
+                case "forget":
+                    state = state.forget(until, "")
+            for pod in pods:
+                pod.mount_users(state)
+            for pod in (master, replica):  # the third one is told nothing: it restarts, and reads
+                at, node_id = pod.node.endpoint, pod.node.id
+                access = Access(password=state.current, former=("one",))
+                await execute(connect, SetPasswords(access, at, node_id, state.digests))
+                await execute(connect, Configure(access, at, node_id, {"masterauth": state.current}))
+            stale.node.end(signal.SIGTERM)
+            await stale.start(Access(password=state.current))
+            for pod in pods:
+                for password in state.good:
+                    async with pod.node.asked(Access(password=password)) as server:
+                        assert await server.ask("PING") == "PONG"
+                settings = await pod.settings(Access(password=state.current))
+                assert settings["masterauth"] == state.current
+            await stayed.ask("INCR", "key")
+            cluster.access = Access(password=state.current)
+            await cluster.until(lambda said: said[replica.node.id].link_up)
+            # A link that is made anew is made with what replicas give now.
+            async with master.node.asked(cluster.access) as server:
+                await server.ask("CLIENT", "KILL", "TYPE", "replica")
+            await cluster.until(lambda said: said[replica.node.id].link_up)
+        async with master.node.asked(Access(password="one")) as server:
+            with pytest.raises(Denied):
+                await server.ask("PING")
+        await stayed.aclose()
+
+
+async def test_nobody_is_asked_and_then_everybody_is(redis: Redis, engine: tuple[str, str]) -> None:
+    made, state = resource(engine), Passwords("", exporter="reader")
+    with redis.cluster(engine) as cluster:
+        pods = [Pod(cluster, made, state) for _ in range(2)]
+        for pod in pods:
+            await pod.start(Access())
+        await cluster.meet(cluster.nodes[1:])
+        async with pods[0].node.asked() as server:
+            await server.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        await cluster.settled()
+        await cluster.replicate(pods[1].node, pods[0].node)
+        between = state.introduce("first", NOW)
+        for step in (between, between.promote(NOW)):
+            for pod in pods:
+                at, node_id, access = pod.node.endpoint, pod.node.id, Access(password=step.current, former=("first",))
+                await execute(connect, SetPasswords(access, at, node_id, step.digests))
+                await execute(connect, Configure(access, at, node_id, {"masterauth": step.current}))
+            cluster.access = Access(password=step.current)
+            async with pods[0].node.asked(cluster.access) as server:
+                await server.ask("CLIENT", "KILL", "TYPE", "replica")
+            await cluster.until(lambda said: said[pods[1].node.id].link_up)
+        async with pods[0].node.asked() as server:
+            with pytest.raises(Denied):
+                await server.ask("PING")
+
+
+async def test_who_reads_metrics_may_do_nothing_else(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        pod = Pod(cluster, resource(engine), Passwords("secret", exporter="reader"))
+        await pod.start(Access(password="secret"))
+        async with pod.node.asked() as server:
+            assert await server.ask("AUTH", users.EXPORTER, "reader") == "OK"
+            for may in ("PING", "INFO ALL", "CLUSTER INFO", "SLOWLOG LEN", "LATENCY LATEST"):
+                await server.ask(*may.split())
+            for may_not in ("CONFIG GET *", "GET key", "ACL LIST", "CLUSTER RESET"):
+                with pytest.raises(Denied, match="NOPERM"):
+                    await server.ask(*may_not.split())
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "encrypted"])
+async def test_the_exporter_reads_metrics_with_what_its_container_is_given(
+    redis: Redis, engine: tuple[str, str], secure: bool
+) -> None:
+    made = resource(engine, metrics={"enabled": True}, **({"tls": {"mode": "self"}} if secure else {}))
+    held = issued(signer("ours"))
+    access = Access(joined(held.trusted), held.pair, "secret") if secure else Access(password="secret")
+    with redis.cluster(engine, access) as cluster:
+        pod = Pod(cluster, made, Passwords("secret", exporter="reader"))
+        pod.mount_certificate(held)
+        await pod.start(access)
+        (port,) = free_ports(1)
+        variables = {"REDIS_PASSWORD": "reader"}
+        template = pod_template(made, resources.owner(made, "x"), "image", Secrets(), "")
+        for variable in template["spec"]["containers"][1]["env"]:
+            if "value" in variable:
+                value = variable["value"].replace(config.TLS, str(pod.node.directory / "tls"))
+                variables[variable["name"]] = value.replace("6379", str(pod.port)).replace("9121", str(port))
+        suite, package, _ = redis_programs.EXPORTER
+        program = debian.unpacked(suite, package) / "usr/bin" / package
+        log = pod.node.directory / "exporter"
+        started = processes.start("exporter", ["env", *(f"{n}={v}" for n, v in variables.items()), program], log=log)
+        try:
+            url = f"http://127.0.0.1:{port}/metrics"
+            text = await asyncio.to_thread(read_when_served, url)
+        finally:
+            processes.stop([started])
+    assert "\nredis_up 1" in text, log.read_text()[-1000:]
+    assert 'redis_exporter_last_scrape_error{err=""} 0' in text
+    assert "redis_cluster_enabled 1" in text
+    assert "redis_cluster_known_nodes 1" in text, "it may ask about the cluster"
+    assert "masterauth" not in text
+
+
+def read_when_served(url: str) -> str:
+    for _ in range(100):
+        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+        time.sleep(0.1)
+    raise AssertionError(f"nobody serves {url}")
+
+
+# Certificates.
+
+HOSTS = ("localhost", "127.0.0.1", "*.demo.test")
+
+
+def signer(name: str) -> Pair:
+    return authority.authority(name, begins=NOW - LIFE, ends=NOW + 10 * LIFE)
+
+
+def issued(by: Pair, *, trusted: tuple[Pair, ...] = ()) -> Mounted:
+    pair = authority.issue(by, "demo", begins=NOW - LIFE, ends=NOW + LIFE, hosts=HOSTS, client=True)
+    return Mounted(pair, tuple(pem.read(each.certificate)[0] for each in (by, *trusted)))
+
+
+def shown(port: int, access: Access) -> str:
+    """The certificate that a server shows to who connects now."""
+    context = pem.client_context(access.pair, access.authority)
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        context.wrap_socket(raw, server_hostname="localhost") as wrapped,
+    ):
+        return ssl.DER_cert_to_PEM_cert(wrapped.getpeercert(binary_form=True) or b"").strip()
+
+
+async def test_certificates_and_their_authority_change_while_nodes_run(redis: Redis, engine: tuple[str, str]) -> None:
+    """Through each step from one authority to another: the processes stay, and so do links among them."""
+    made = resource(engine, tls={"mode": "secret", "secretName": "x"})
+    old, new = signer("old"), signer("new")
+    held, original = issued(old), issued(new)
+    with redis.cluster(engine, Access(joined(held.trusted), held.pair)) as cluster:
+        pods = [Pod(cluster, made, Passwords("")) for _ in range(3)]
+        for pod in pods:
+            pod.mount_certificate(held)
+            await pod.start(cluster.access)
+        await cluster.meet(cluster.nodes[1:])
+        async with pods[0].node.asked(cluster.access) as server:
+            await server.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        await cluster.settled()
+        await cluster.replicate(pods[1].node, pods[0].node)
+        begun = {
+            node.id: said.run_id for node, said in zip(cluster.nodes, (await cluster.says()).values(), strict=True)
+        }
+
+        steps = 0
+        while True:
+            why, wanted = following(held, original, heard=True, now=NOW)
+            if wanted is None:
+                break
+            steps += 1
+            access = Access(joined(dict.fromkeys((*held.trusted, *wanted.trusted))), held.pair)
+            for pod in pods:
+                file = {"tls-ca-cert-file": str(pod.node.directory / "tls" / wanted.file)}
+                with pytest.raises(Refused, match=r"(?i)tls"):
+                    await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, file))
+                pod.mount_certificate(wanted)
+                await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, file))
+                assert shown(pod.port, access) == wanted.pair.certificate.strip(), why
+                # Half of the nodes have taken a step, and half have not: links that break are made again all the same.
+                async with pods[1].node.asked(access) as server:
+                    await server.ask("CLIENT", "KILL", "TYPE", "master")
+                cluster.access = access
+                await cluster.until(lambda said: said[pods[1].node.id].link_up)
+            held = wanted
+            cluster.access = Access(joined(held.trusted), held.pair)
+            await cluster.settled()
+        assert steps == 3
+        assert {node_id: said.run_id for node_id, said in (await cluster.says()).items()} == begun
+        async with pods[0].node.asked(replace(cluster.access, authority=old.certificate)) as server:
+            with pytest.raises(Exception, match="certificate"):
+                await server.ask("PING")

@@ -1,0 +1,31 @@
+"""The record that `FakeRedis` is held to is that of a real Redis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import redis_programs
+from tests.redis_lab import RealLab
+from tests.redis_stories import STORIES
+
+VERSION = "7.0"
+
+RECORD = Path(__file__).parents[1] / "unit/redis/recorded/redis.json"
+RECORDED: dict[str, list[str]] = json.loads(RECORD.read_text())
+
+AT_ONCE = "epochs_collide"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in STORIES]
+)
+async def test_a_story_goes_as_recorded(tmp_path: Path, name: str) -> None:
+    lab = RealLab(redis_programs.server("redis", VERSION), tmp_path, "127.78")
+    try:
+        await STORIES[name](lab)
+    finally:
+        await lab.close()
+    assert lab.told == RECORDED[name]

@@ -1,0 +1,108 @@
+"""Real servers of Redis as processes on this machine, each on an address of its own, for stories."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from operators.redis.connection import connect
+from operators.redis.database import Access, Endpoint, RedisError, Server
+
+TIMEOUT = 1000
+PORT = 16379
+
+PATIENCE = 1.5
+"""How much longer a real server is waited for than it should need: the machine may be busy."""
+
+_numbers = itertools.count(1)
+
+
+class RealLab:
+    """`Lab` of a real server.
+
+    Args:
+        command: how a server is started.
+        network: the first two bytes of loopback addresses that nobody else uses, such as `127.7`.
+    """
+
+    def __init__(self, command: Sequence[str], directory: Path, network: str) -> None:
+        self.told: list[str] = []
+        self._command = command
+        self._directory = directory
+        self._network = network
+        self._addresses: dict[str, str] = {}
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._servers: dict[tuple[str, str], Server] = {}
+
+    async def start(self, name: str, *, address: str = "") -> None:
+        if address:
+            self._addresses[name] = self._addresses[address]
+        elif name not in self._addresses:
+            await self.move(name)
+        place = self._directory / name
+        place.mkdir(exist_ok=True)
+        settings = {
+            "bind": self._addresses[name],
+            "port": PORT,
+            "dir": place,
+            "cluster-enabled": "yes",
+            "cluster-node-timeout": TIMEOUT,
+            "cluster-announce-ip": self._addresses[name],
+            "cluster-allow-replica-migration": "no",
+            "cluster-require-full-coverage": "yes",
+            "appendonly": "yes",
+            "appendfsync": "no",
+            "save": "",
+            "protected-mode": "no",
+            "repl-diskless-sync-delay": 0,
+        }
+        words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+        with (place / "log").open("ab") as log:
+            self._running[name] = await asyncio.create_subprocess_exec(*self._command, *words, stdout=log, stderr=log)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with suppress(RedisError):
+                await self.server(name).ask("PING")
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{name} does not start: {(place / 'log').read_text()[-2000:]}")
+
+    async def move(self, name: str) -> None:
+        number = next(_numbers)
+        self._addresses[name] = f"{self._network}.{number // 250}.{number % 250 + 1}"
+
+    async def stop(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.kill()
+        await process.wait()
+
+    async def wipe(self, name: str) -> None:
+        shutil.rmtree(self._directory / name)
+
+    async def hang(self, name: str, *, hangs: bool = True) -> None:
+        self._running[name].send_signal(signal.SIGSTOP if hangs else signal.SIGCONT)
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(PATIENCE * seconds)
+
+    def address(self, name: str) -> tuple[str, int]:
+        return self._addresses[name], PORT
+
+    def server(self, name: str) -> Server:
+        place = (name, self._addresses[name])
+        if place not in self._servers:
+            self._servers[place] = connect(Endpoint(name, place[1], "localhost", PORT), Access())
+        return self._servers[place]
+
+    async def close(self) -> None:
+        for server in self._servers.values():
+            await server.aclose()
+        for process in self._running.values():
+            process.kill()
+            await process.wait()

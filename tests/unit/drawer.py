@@ -1,0 +1,49 @@
+"""Secrets that live in a dict, and are written as the executor writes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from shared import authority
+from shared.kube import Obj
+from shared.plan import WriteSecret
+from shared.secrets import encoded
+
+
+@dataclass(kw_only=True)
+class Drawer:
+    """The Secrets.
+
+    Attributes:
+        found: by name; None for one that does not exist.
+        written: how often one was.
+    """
+
+    found: dict[str, Obj | None] = field(default_factory=dict)
+    written: int = 0
+
+    def write(self, write: WriteSecret) -> None:
+        """What was ordered is made; it replaces what was seen, or is refused."""
+        secret = json.loads(json.dumps(write.obj))
+        name = secret["metadata"]["name"]
+        assert write.seen == self.found.get(name), "a write that the API server would refuse"
+        self.written += 1
+        if write.order is not None:
+            made = authority.fulfil(write.order)
+            pair = made.serving or made.authority
+            assert pair is not None
+            secret["data"] |= encoded(dict(zip(write.under, pair, strict=True)))
+        if write.token:
+            secret["data"] |= encoded({write.token: f"at random {self.written}"})
+        uid = write.seen["metadata"]["uid"] if write.seen else f"uid-{self.written}"
+        secret["metadata"] |= {"uid": uid, "resourceVersion": str(self.written)}
+        self.found[name] = secret
+
+    def put(self, name: str, content: dict[str, str]) -> None:
+        """As a person does."""
+        self.written += 1
+        before = self.found.get(name)
+        uid = before["metadata"]["uid"] if before else f"uid-{self.written}"
+        about = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(self.written)}
+        self.found[name] = {"kind": "Secret", "metadata": about, "data": encoded(content)}

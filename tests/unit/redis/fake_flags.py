@@ -1,0 +1,108 @@
+"""How a pod starts a server: its image, its disk, its files."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from shared.kube import Obj
+
+DATA = "/data"
+ENGINES = {"redis-server": "redis", "valkey-server": "valkey"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a pod asks for.
+
+    Attributes:
+        disk: UID of the claim, or of the pod, that holds its data.
+        place: the claim's or the pod's name.
+        settings: of its redis.conf and its flags.
+        passwords: SHA-256 of what opens the user `default`.
+    """
+
+    disk: str
+    place: str
+    engine: str = "redis"
+    tag: str = "7.0.15"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    passwords: frozenset[str] = frozenset()
+
+    @property
+    def version(self) -> str:
+        return self.tag.partition("-")[0]
+
+    @property
+    def tls(self) -> bool:
+        return self.settings.get("tls-port", "0") != "0"
+
+
+def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
+    """The command of a pod that runs a server; None for any other."""
+    for container in pod["spec"]["containers"]:
+        given = [*container.get("command", ()), *container.get("args", ())]
+        engine = next((ENGINES[name] for word in given if (name := word.rpartition("/")[2]) in ENGINES), None)
+        if engine is None:
+            continue
+        mounts = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", ())}
+        shared = any(mount["mountPath"] == DATA and "subPathExpr" in mount for mount in container["volumeMounts"])
+        kept = volumes.get(mounts.get(DATA, ""), pod)["metadata"]
+        if shared:  # one disk for all, a directory for each
+            kept = {"uid": f"{DATA} of {pod['metadata']['name']}", "name": pod["metadata"]["name"]}
+        files = {
+            f"{path}/{name}": text
+            for path, volume in mounts.items()
+            if "spec" not in volumes.get(volume, pod)
+            for name, text in _texts(volumes[volume]).items()
+        }
+        settings, users = _read([word for word in given if word in files], files)
+        settings |= _flags(given)
+        return Command(
+            kept["uid"], kept["name"], engine, container["image"].rpartition(":")[2], settings, _passwords(users)
+        )
+    return None
+
+
+def _texts(obj: Obj) -> dict[str, str]:
+    """The files of a ConfigMap or a Secret."""
+    data = obj.get("data") or {}
+    if obj["kind"] == "Secret":
+        return {name: base64.b64decode(text).decode(errors="replace") for name, text in data.items()}
+    return dict(data)
+
+
+def _read(paths: list[str], files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Settings of redis.conf and all that it includes, and the lines that describe users."""
+    settings: dict[str, str] = {}
+    users: list[str] = []
+    for path in paths:
+        for line in files.get(path, "").splitlines():
+            name, *words = shlex.split(line, comments=True) or [""]
+            if name == "include":
+                more, listed = _read(words, files)
+                settings, users = settings | more, users + listed
+            elif name == "aclfile":
+                users += files.get(words[0], "").splitlines()
+            elif name == "user":
+                users.append(line)
+            elif name:
+                settings[name.lower()] = " ".join(words)
+    return settings, users
+
+
+def _flags(given: list[str]) -> dict[str, str]:
+    """Settings that are given as flags: --name value."""
+    return {
+        name.removeprefix("--"): value
+        for name, value in pairwise(given)
+        if name.startswith("--") and not value.startswith("--")
+    }
+
+
+def _passwords(users: list[str]) -> frozenset[str]:
+    default = [line for line in users if line.split()[:2] == ["user", "default"]]
+    return frozenset(word[1:] for line in default for word in line.split() if word.startswith("#"))

@@ -1,0 +1,65 @@
+"""Servers of `FakeRedis` without Kubernetes, for stories."""
+
+from __future__ import annotations
+
+from operators.redis.database import Access, Endpoint, Server
+from shared.testing.harness import NOW
+from shared.testing.scenario import Clock
+from tests.unit.redis.fake import FakeRedis
+from tests.unit.redis.fake_flags import Command
+from tests.unit.redis.fake_process import Process
+
+TIMEOUT = 1000
+
+
+class FakeLab:
+    """`tests.redis_stories.Lab` in memory; every server is in a pod named story-N."""
+
+    def __init__(self, redis: FakeRedis | None = None) -> None:
+        self.told: list[str] = []
+        self.clock = Clock(NOW)
+        self.redis = redis or FakeRedis(clock=self.clock)
+        self.redis.client.idle = True
+        self.redis.guard.asleep = True
+        self._connect = self.redis.connect
+        self._made = 0
+        self._addresses: dict[str, str] = {}
+        self._disks: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+
+    async def start(self, name: str, *, address: str = "", appendonly: str = "yes") -> None:
+        self._made += 1
+        uid = self._pods[name] = f"pod-{self._made}"
+        known = self._addresses.setdefault(name, f"10.0.0.{'abcdefghijx'.index(name) + 1}")
+        self._addresses[name] = self._addresses.get(address, address) or known
+        disk = self._disks.setdefault(name, f"disk-{name}-{self._made}")
+        settings = {"cluster-node-timeout": str(TIMEOUT), "appendonly": appendonly}
+        self.redis.advance()
+        asked = Command(disk, name, settings=settings)
+        self.redis.begin(uid, f"story-{name}", self._addresses[name], asked)
+
+    async def move(self, name: str) -> None:
+        self._made += 1
+        self._addresses[name] = f"10.0.{self._made}.1"
+
+    async def stop(self, name: str) -> None:
+        self.redis.end(self._pods.pop(name))
+
+    async def wipe(self, name: str) -> None:
+        self.redis.end(self._disks.pop(name))
+
+    async def hang(self, name: str, *, hangs: bool = True) -> None:
+        self.redis.hang(f"story-{name}", hangs=hangs)
+
+    async def wait(self, seconds: float) -> None:
+        self.clock.wait(seconds)
+        self.redis.advance()
+
+    def address(self, name: str) -> tuple[str, int]:
+        return self._addresses[name], 6379
+
+    def process(self, name: str) -> Process:
+        return self.redis.processes[self._pods[name]]
+
+    def server(self, name: str) -> Server:
+        return self._connect(Endpoint(name, self._addresses[name], name), Access())

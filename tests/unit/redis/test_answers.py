@@ -1,0 +1,126 @@
+"""What servers say of themselves and of each other, as they write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.redis import answers
+from operators.redis.answers import Follower, parse_facts, parse_nodes, said
+from operators.redis.slots import Slots
+
+ONE, TWO, THREE = (letter * 40 for letter in "abc")
+
+NODES = f"""\
+{ONE} 10.0.0.1:6379@16379,demo-0.test,,shard-id=5f0 myself,master - 0 0 7 connected 0-5460 9 [5-<-{TWO}] [7->-{TWO}]
+{TWO} 10.0.0.2:6379@16379 slave,fail {ONE} 1 2 7 disconnected
+{THREE} fd00::1:6379@16379,,tls-port=0 master,fail? - 1795313142647 1795313142000 0 connected
+{"d" * 40} :0@0 master,noaddr,fail - 1 2 3 disconnected
+{"e" * 40} 10.0.0.5:6379@16379,? handshake - 0 0 0 connected
+{"f" * 40} 10.0.0.6:6379 noflags - 0 0 0 connected
+"""
+
+REDIS = """# Server\r
+redis_version:7.0.15\r
+run_id:0123\r
+loading:0\r
+async_loading:0\r
+used_memory:1048576\r
+maxmemory:0\r
+maxmemory_policy:noeviction\r
+role:master\r
+connected_slaves:2\r
+slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=0\r
+slave1:ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0\r
+master_repl_offset:43\r
+db0:keys=3,expires=1,avg_ttl=0\r
+"""
+
+VALKEY = """# Server\r
+redis_version:7.2.4\r
+server_name:valkey\r
+valkey_version:9.1.2\r
+run_id:0123\r
+loading:0\r
+async_loading:1\r
+used_memory:1\r
+maxmemory:2\r
+maxmemory_policy:allkeys-lru\r
+role:slave\r
+master_link_status:down\r
+master_sync_in_progress:1\r
+slave_repl_offset:41\r
+master_repl_offset:43\r
+db0:keys=3,expires=1,avg_ttl=0,subexpiry=0\r
+db3:keys=4,expires=0,avg_ttl=0,subexpiry=0\r
+"""
+
+
+def test_a_node_says_who_it_is_and_what_is_on_its_way() -> None:
+    me, *_ = parse_nodes(NODES)
+    assert (me.id, me.address, me.port, me.host) == (ONE, "10.0.0.1", 6379, "demo-0.test")
+    assert me.is_me
+    assert me.is_master
+    assert me.slots == Slots.parse("0-5460 9")
+    assert me.migrating == {7: TWO}
+    assert me.importing == {5: TWO}
+    assert (me.master, me.epoch, me.linked) == ("", 7, True)
+
+
+def test_a_node_says_how_it_finds_the_others() -> None:
+    _, two, three, lost, met, old = parse_nodes(NODES)
+    assert two.is_replica
+    assert two.failing
+    assert not two.suspected
+    assert (two.master, two.linked) == (ONE, False)
+    assert three.suspected
+    assert not three.failing
+    assert (three.address, three.port, three.host) == ("fd00::1", 6379, "")
+    assert lost.noaddr
+    assert (lost.address, lost.port) == ("", 0)
+    assert met.handshake
+    assert met.host == ""
+    assert (old.address, old.port, old.flags) == ("10.0.0.6", 6379, frozenset())
+
+
+def test_redis_and_valkey_tell_their_own_versions() -> None:
+    redis, valkey = parse_facts(REDIS), parse_facts(VALKEY)
+    assert (redis.engine, redis.version) == ("redis", "7.0.15")
+    assert (valkey.engine, valkey.version) == ("valkey", "9.1.2")
+    assert (redis.keys, valkey.keys) == (3, 7)
+    assert (redis.evicts, valkey.evicts) == (False, True)
+    assert (redis.loading, valkey.loading) == (False, True)
+    assert (redis.memory, redis.max_memory) == (1048576, 0)
+
+
+def test_a_master_follows_nobody_and_a_replica_says_how_far_it_is() -> None:
+    redis, valkey = parse_facts(REDIS), parse_facts(VALKEY)
+    assert (redis.link_up, redis.syncing, redis.offset) == (True, False, 43)
+    assert redis.replicas == (Follower("10.0.0.2", 6379, True, 42), Follower("10.0.0.3", 6379, False, 0))
+    assert (valkey.link_up, valkey.syncing, valkey.offset) == (False, True, 41)
+    assert valkey.replicas == ()
+
+
+def test_all_of_it_is_one_look() -> None:
+    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES)
+    assert (found.id, found.state_ok, found.epoch, found.keys, found.run_id) == (ONE, True, 9, 3, "0123")
+    assert found.me is found.nodes[0]
+    assert found.node(TWO) is found.nodes[1]
+    assert found.node("nobody") is None
+    assert not said(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES).state_ok
+
+
+@pytest.mark.parametrize(
+    ("information", "cluster", "nodes"),
+    [
+        ("", "cluster_state:ok\ncluster_current_epoch:9", NODES),
+        (REDIS, "", NODES),
+        (REDIS, "cluster_state:ok\ncluster_current_epoch:9", ""),
+        (REDIS, "cluster_state:ok\ncluster_current_epoch:9", NODES.replace("myself,", "")),
+        (REDIS, "cluster_state:ok\ncluster_current_epoch:9", NODES.replace("0-5460", "5460-0")),
+        (REDIS, "cluster_state:ok\ncluster_current_epoch:9", "a page of something else"),
+        (None, None, None),
+    ],
+)
+def test_what_is_of_no_node_of_a_cluster_is_odd(information: str, cluster: str, nodes: str) -> None:
+    with pytest.raises(answers.ODD):
+        said(information, cluster, nodes)

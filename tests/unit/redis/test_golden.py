@@ -1,0 +1,97 @@
+"""The objects of each golden resource, as files to read: golden/<case>/{rediscluster,objects}.yaml.
+
+After a change that is meant, write them anew with UPDATE_GOLDEN=1 and read the difference: a template that changes
+rolls everybody's nodes.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from operators.redis import certificates, provision, resources, template
+from operators.redis.api import RedisCluster
+from operators.redis.observe import Observed
+from operators.redis.secrets import Secrets
+from operators.redis.settings import Settings
+from shared.plan import Apply
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+SETTINGS = Settings("redis-operator", "example/redis")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Plain(yaml.SafeDumper):
+    """Writes each part where it stands, without anchors, and texts of several lines as such."""
+
+    def ignore_aliases(self, _: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+Plain.add_representer(str, _text)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_objects_are_as_written(case: str) -> None:
+    given = yaml.safe_load((GOLDEN / case / "rediscluster.yaml").read_text())
+    given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
+    resource, seen = RedisCluster.parse(given), Observed()
+    own = resources.owner(resource, SETTINGS.operator)
+    steps = [
+        provision.keep_services(SETTINGS, resource, seen, NOW),
+        provision.keep_config(SETTINGS, resource, seen, NOW),
+        provision.keep_disruption_budget(SETTINGS, resource, seen, NOW),
+    ]
+    made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
+    made += certificates.ordered(resource, own) if resource.spec.tls.mode == "certManager" else ()
+    image, digest = resource.image_reference(SETTINGS.image_repository), provision.config_digest(resource, seen)
+    pod = template.pod(resource, own, image, Secrets(users_mark="d" * 16), digest)
+    made.append(resources.stateful_set(resource, own, pod, resource.spec.replicas))
+    file = GOLDEN / case / "objects.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))
+    assert made == list(yaml.safe_load_all(file.read_text()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_pod_is_as_pod_security_wants_it_most_restricted(case: str) -> None:
+    *_, stateful_set = yaml.safe_load_all((GOLDEN / case / "objects.yaml").read_text())
+    pod = stateful_set["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert not {"lifecycle", "stdin", "tty"} & container.keys()
+    kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
+    assert kinds <= {"emptyDir", "configMap", "secret", "persistentVolumeClaim"} or case == "on-directories-of-nodes"
+
+
+def test_the_seeds_cluster_owns_what_needs_no_field_of_it() -> None:
+    objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
+    assert [(obj["kind"], obj["metadata"]["name"]) for obj in objects] == [
+        ("Service", "demo"),
+        ("Service", "demo-client"),
+        ("ConfigMap", "demo-config"),
+        ("PodDisruptionBudget", "demo"),
+        ("StatefulSet", "demo"),
+    ]
+
+
+def test_what_is_to_outlive_its_resource_names_no_owner() -> None:
+    for case in CASES:
+        lasting = case == "self-signed-and-lasting"
+        for obj in yaml.safe_load_all((GOLDEN / case / "objects.yaml").read_text()):
+            assert ("ownerReferences" in obj["metadata"]) is not lasting

@@ -1,0 +1,77 @@
+"""The rules of the chart's role are what the operator writes: each is needed, and no other is."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import pytest
+import yaml
+
+from e2e.cluster.paths import REPOSITORY
+from shared.kube import Obj
+from shared.testing.faults import CALL
+from shared.testing.play import Play, World
+from shared.testing.requestlog import Write
+from shared.testing.scenario import Scenario, Step
+from shared.testing.served import STORAGE_CLASS
+from tests.redis_scenarios import REDIS, SCENARIOS, cluster
+
+RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"
+
+VERBS = {"APPLY": "patch", "PATCH": "patch", "DELETE": "delete", "CREATE": "create", "UPDATE": "update"}
+READING = {"get", "list", "watch"}
+
+ELSEWHERE = {
+    ("redisclusters/finalizers", "update"),  # asked of whoever sets blockOwnerDeletion, where that is checked
+    ("events", "create"),  # the harness takes events for what they tell
+    ("events", "patch"),
+}
+
+PLAYED = {"there and back", "a scale-in taken back", "upgraded", "settings changed live", "with a password, and its"}
+
+GROWING = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
+
+
+def on_disks(size: str, **budget: object) -> Step:
+    return cluster(storage={"size": size, "storageClassName": "fast"}, podDisruptionBudget=budget)
+
+
+GROWN = Scenario(
+    "larger volumes, and another budget",
+    given=(
+        Step("a class that grows", lambda stage: stage.person.create(STORAGE_CLASS, GROWING)),
+        on_disks("1Gi", maxUnavailable=1),
+    ),
+    steps=(on_disks("2Gi", maxUnavailable=2), on_disks("2Gi", minAvailable=4)),
+)
+
+
+def right(write: Write) -> set[tuple[str, str]]:
+    """Which rules a write needs, as (resource, verb)."""
+    plural = "redisclusters" if write.kind == "RedisCluster" else f"{write.kind.lower()}s"
+    resource = "/".join(filter(None, (plural, write.subresource)))
+    made = {(resource, "create")} if write.status == HTTPStatus.CREATED else set()
+    return {(resource, VERBS[write.verb])} | made
+
+
+async def sent(scenario: Scenario) -> set[tuple[str, str]]:
+    play = Play(World(REDIS))
+    await play.go((*scenario.given, *scenario.steps))
+    writes = [write for write in play.world.server.log.all_writes if write.verb != CALL]
+    return set().union(*(right(write) for write in writes if write.status < HTTPStatus.BAD_REQUEST))
+
+
+@pytest.fixture(scope="module")
+def given() -> set[tuple[str, str]]:
+    """What the rules allow to be written."""
+    rules: list[Obj] = yaml.safe_load(RULES.read_text())
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+async def test_the_role_is_exactly_what_the_operator_writes(given: set[tuple[str, str]]) -> None:
+    played = [scenario for scenario in SCENARIOS if any(scenario.name.startswith(name) for name in PLAYED)]
+    assert len(played) >= len(PLAYED)
+    needed = set().union(*[await sent(scenario) for scenario in (*played, GROWN)])
+    allowed = {(resource, verb) for resource, verb in given if verb not in READING} - ELSEWHERE
+    assert needed - allowed == set(), "it would be refused"
+    assert allowed - needed == set(), "nobody needs it"

@@ -1,0 +1,193 @@
+"""Redis' own way to move slots, from 8.4 on, of which no image is at hand: as its documents and its source tell it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from operators.redis import migration
+from operators.redis.database import Access, Command, Endpoint, Refused, Server, SlotStuck, TargetFull
+from operators.redis.migration import jobs
+from operators.redis.moves import Move
+from operators.redis.slots import Slots
+
+ONE, TWO, THREE = (letter * 40 for letter in "abc")
+
+
+@dataclass
+class Task:
+    """One at a time a node, as either end; it takes two looks."""
+
+    id: str
+    source: str
+    target: str
+    slots: Slots
+    state: str = "streaming-buffer"
+    error: str = ""
+    retries: int = 0
+    looks: int = 0
+
+
+@dataclass
+class Fake:
+    """Three masters; the servers of their own account."""
+
+    owned: dict[str, Slots]
+    version: str = "8.4.0"
+    max_memory: int = 0
+    failing: str = ""
+    tasks: list[Task] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    ids: Any = field(default_factory=lambda: itertools.count(1))
+
+    def connect(self, endpoint: Endpoint, _: Access) -> Server:
+        return _Node(self, endpoint.id)
+
+    def answer(self, me: str, command: Command) -> Any:
+        words = [str(word) for word in command]
+        self.asked.append(f"{me[0]} {' '.join(words)}")
+        match words:
+            case ["INFO"]:
+                return (
+                    f"redis_version:{self.version}\nrun_id:x\nloading:0\nused_memory:1000000\nrole:master\n"
+                    f"maxmemory:{self.max_memory}\nmaster_repl_offset:0\n"
+                )
+            case ["CLUSTER", "INFO"]:
+                return "cluster_state:ok\ncluster_current_epoch:3\n"
+            case ["CLUSTER", "NODES"]:
+                return "".join(
+                    f"{node_id} 10.0.0.1:6379@16379 {'myself,' * (node_id == me)}master - 0 0 1 connected {slots}\n"
+                    for node_id, slots in self.owned.items()
+                )
+            case ["FUNCTION", "LIST", "WITHCODE"]:
+                return []
+            case ["CLUSTER", "MIGRATION", "STATUS", "ALL"]:
+                return self._status(me)
+            case ["CLUSTER", "MIGRATION", "IMPORT", *bounds]:
+                return self._begin(me, [int(bound) for bound in bounds])
+            case ["CLUSTER", "MIGRATION", "CANCEL", "ID", task_id]:
+                (task,) = (task for task in self.tasks if task.id == task_id)
+                task.state = "canceled"
+                return 1
+        raise AssertionError(f"nothing tells how {words} is answered")
+
+    def _running(self) -> list[Task]:
+        return [task for task in self.tasks if task.state not in ("completed", "canceled")]
+
+    def _begin(self, me: str, bounds: list[int]) -> str:
+        slots = Slots.of(*(range(a, b + 1) for a, b in zip(bounds[::2], bounds[1::2], strict=True)))
+        (source,) = (node_id for node_id, owned in self.owned.items() if not slots - owned)
+        if any({me, source} & {task.source, task.target} for task in self._running()):
+            raise Refused("ERR another ASM task is already in progress")
+        self.tasks.append(Task(f"task-{next(self.ids)}", source, me, slots))
+        return self.tasks[-1].id
+
+    def _status(self, me: str) -> list[list[Any]]:
+        for task in self._running():
+            task.looks += 1
+            if self.failing:
+                task.state, task.error, task.retries = "failed", self.failing, task.retries + 1
+            elif task.looks > 1:
+                task.state = "completed"
+                self.owned[task.source] -= task.slots
+                self.owned[task.target] |= task.slots
+        return [
+            [
+                *("id", task.id, "slots", str(task.slots), "source", task.source, "dest", task.target),
+                *("operation", "import" if task.target == me else "migrate", "state", task.state),
+                *("last_error", task.error, "retries", task.retries, "create_time", 1, "start_time", 1),
+                *("end_time", 1, "write_pause_ms", 0),
+            ]
+            for task in reversed(self.tasks)
+            if me in (task.source, task.target)
+        ]
+
+
+@dataclass
+class _Node:
+    fake: Fake
+    id: str
+
+    async def ask(self, *command: str | int | bytes) -> Any:
+        return self.fake.answer(self.id, command)
+
+    async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+        return [self.fake.answer(self.id, command) for command in commands]
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "LOOK", 0.0)
+
+
+def three() -> Fake:
+    return Fake({ONE: Slots.of(range(8000)), TWO: Slots.all() - Slots.of(range(8000)), THREE: Slots()})
+
+
+async def move(fake: Fake, *moves: Move, budget: float = 5.0) -> None:
+    nodes = {node_id: Endpoint(node_id[0], "10.0.0.1", node_id[0], id=node_id) for node_id in fake.owned}
+    await migration.move(fake.connect, Access(), nodes, moves, budget=budget)
+
+
+WANTED = (Move(ONE, THREE, Slots.parse("0-9 20")), Move(TWO, THREE, Slots.parse("9000-9009")))
+
+
+async def test_a_destination_imports_from_one_after_the_other() -> None:
+    fake = three()
+    await move(fake, *WANTED)
+    assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
+    begun = [asked for asked in fake.asked if "IMPORT" in asked]
+    assert begun == ["c CLUSTER MIGRATION IMPORT 0 9 20 20", "c CLUSTER MIGRATION IMPORT 9000 9009"]
+    fake.asked.clear()
+    await move(fake, *WANTED)
+    assert not [asked for asked in fake.asked if "IMPORT" in asked]
+
+
+async def test_a_task_goes_on_without_us_and_is_found_again() -> None:
+    fake = three()
+    await move(fake, *WANTED, budget=0.0)
+    assert fake.tasks == []  # nothing is begun when time is up
+    fake.tasks.append(Task("task-0", ONE, THREE, WANTED[0].slots))
+    await move(fake, *WANTED)
+    assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
+    assert len(fake.tasks) == 2
+
+
+async def test_what_is_not_wanted_any_more_is_cancelled() -> None:
+    fake = three()
+    fake.tasks.append(Task("task-0", ONE, THREE, Slots.parse("100-200")))
+    await move(fake, *WANTED)
+    assert fake.tasks[0].state == "canceled"
+    assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
+
+
+async def test_a_task_that_fails_again_and_again_is_cancelled_and_told() -> None:
+    fake = three()
+    fake.failing = "Failed to sync with the source node"
+    with pytest.raises(SlotStuck, match=r"Slots 0-9 20 do not go from a to c \(failed\): Failed to sync"):
+        await move(fake, *WANTED)
+    assert [task.state for task in fake.tasks] == ["canceled"]
+    assert fake.owned == three().owned
+
+
+async def test_a_destination_without_memory_begins_nothing() -> None:
+    fake = three()
+    fake.max_memory = 1_000_500
+    with pytest.raises(TargetFull, match="c uses 1000000 of 1000500 bytes"):
+        await move(fake, *WANTED)
+    assert fake.tasks == []
+
+
+async def test_before_8_4_slots_move_key_by_key() -> None:
+    fake = three()
+    fake.version = "8.2.1"
+    with pytest.raises(AssertionError, match="cluster-node-timeout"):  # which asks for other things
+        await move(fake, *WANTED)
+    assert fake.tasks == []

@@ -1,0 +1,98 @@
+"""Which passwords are good at what time, as our Secret has them and as nodes read them."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.redis.config import USERS_KEY
+from operators.redis.users import Former, Passwords
+from shared.secrets import encoded
+from tests.unit.redis.world import NOW
+
+LATER = NOW + timedelta(minutes=10)
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+
+
+def sha(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+@given(
+    TEXT | st.just(""),
+    st.none() | TEXT | st.just(""),
+    st.lists(st.builds(Former, TEXT, st.datetimes().map(lambda at: at.replace(tzinfo=NOW.tzinfo)))),
+    TEXT,
+)
+def test_what_is_read_is_what_was_written(current: str, following: str | None, former: list[Former], own: str) -> None:
+    written = Passwords(current, following, tuple(former), own)
+    assert Passwords.of({"data": encoded(written.content())}) == written
+
+
+@pytest.mark.parametrize("former", ["nonsense", "[{}]", "[1]", '[{"password": "x", "until": 7}]'])
+def test_what_cannot_be_read_is_not_there(former: str) -> None:
+    content = {USERS_KEY: "", "password": "x", "former": former}
+    assert Passwords.of({"data": encoded(content)}) is None
+    assert Passwords.of(None) is None
+    assert Passwords.of({"data": {}}) is None
+
+
+def test_nodes_read_digests_and_what_they_give_to_others() -> None:
+    state = Passwords("one", exporter="e").introduce("two", LATER)
+    user, reader, gives = state.text.splitlines()
+    one, two = sorted([sha("one"), sha("two")])
+    assert user == f"user default on #{one} #{two} ~* &* +@all"
+    assert reader.startswith(f"user exporter on #{sha('e')} -@all +ping ")
+    assert gives == "masterauth one"
+    assert state.promote(LATER).text.splitlines()[2] == "masterauth two"
+
+
+def test_who_is_asked_nothing_gives_nothing() -> None:
+    user, _ = Passwords("", exporter="e").text.splitlines()
+    assert user == "user default on nopass ~* &* +@all"
+
+
+def test_while_asking_begins_or_ends_nobody_is_asked_and_nobody_waits() -> None:
+    begins = Passwords("").introduce("one", LATER)
+    assert begins.digests == ()
+    assert begins.promote(LATER) == Passwords("one"), "there is no former password that could be good still"
+    ends = Passwords("one", former=(Former("zero", LATER),)).introduce("", LATER)
+    assert ends.digests == ()
+    assert ends.promote(LATER) == Passwords("")
+
+
+def test_a_former_one_is_good_until_its_time_is_over_or_as_long_as_it_is_named() -> None:
+    state = Passwords("one").introduce("two", LATER).promote(LATER)
+    assert state.digests == tuple(sorted([sha("one"), sha("two")]))
+    assert state.forget(NOW, "") == state
+    assert state.forget(LATER, "one") == state
+    assert state.forget(LATER, "") == Passwords("two")
+
+
+def test_one_that_comes_back_is_not_former_any_more() -> None:
+    state = Passwords("one").introduce("two", LATER).promote(LATER).introduce("one", LATER)
+    assert (state.current, state.next, state.former) == ("two", "one", ())
+    assert state.promote(LATER).former == (Former("two", LATER),)
+
+
+def test_one_that_never_came_to_be_used_is_good_for_a_while_all_the_same() -> None:
+    state = Passwords("one").introduce("two", LATER).introduce("three", LATER)
+    assert (state.next, state.former) == ("three", (Former("two", LATER),))
+    assert Passwords("one").introduce("two", LATER).withdraw(LATER).former == (Former("two", LATER),)
+
+
+def test_the_longer_time_counts() -> None:
+    state = Passwords("one", former=(Former("zero", NOW),)).admit("zero", LATER)
+    assert state.former == (Former("zero", LATER),)
+    assert state.admit("zero", NOW) == state
+
+
+def test_no_password_is_shown() -> None:
+    state = Passwords("hunter2").introduce("correct horse", LATER).promote(LATER).introduce("battery staple", LATER)
+    assert "hunter2" not in repr(state)
+    assert "horse" not in repr(state)
+    assert "staple" not in repr(state)

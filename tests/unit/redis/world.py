@@ -1,0 +1,327 @@
+"""RedisClusters and worlds around them, for tests of the pure rooms: states as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from operators.redis import resources
+from operators.redis.answers import Node, Said
+from operators.redis.api import RedisCluster
+from operators.redis.observe import Observed, Place
+from operators.redis.plan import Planner
+from operators.redis.provision import configured
+from operators.redis.reported import RecordedNode
+from operators.redis.resources import CONFIG_MARK, USERS_MARK
+from operators.redis.secrets import Secrets, judge
+from operators.redis.settings import Settings
+from operators.redis.slots import SLOTS, Slots
+from operators.redis.template import TEMPLATE
+from operators.redis.users import Passwords
+from shared.kube import Obj
+from shared.plan import Action, Plan
+from shared.pods import Pod
+from shared.secrets import encoded
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+LONG_AGO = "2026-01-01T11:00:00Z"
+SETTINGS = Settings("redis-operator", "example.com/redis")
+PLANNER = Planner(SETTINGS)
+UID = "u-1"
+CURRENT, FORMER = "current", "an earlier one"
+
+
+def node_id(number: int, life: int = 0) -> str:
+    """Id of the node at a place; with another life, of one that is there after it."""
+    return f"{number:02x}{life:02x}".ljust(40, "a")
+
+
+def thirds(count: int = 3) -> list[str]:
+    """All slots in so many ranges."""
+    bounds = [round(SLOTS * number / count) for number in range(count + 1)]
+    return [f"{start}-{stop - 1}" for start, stop in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class At:
+    """What is at one place; by default a member in step, on the disk that is recorded.
+
+    Attributes:
+        slots: what its node owns.
+        of: number of the place whose node it replicates; None for a master.
+        life: which node it is: another one after it lost its disk.
+        up: whether it answers; failed: whether the others say that it has failed.
+        member: whether the cluster knows it; knows: whether it knows the cluster.
+        recorded: life of the node that is recorded; None if none is.
+        disk: UID of what holds its data (None: the recorded one; empty: there is none).
+        copied: whether it is recorded that it once had all of its master's data.
+        old: whether its pod was made of an earlier template.
+        opens: slots on their way, as `{slot: (">", number)}` or `("<", number)`.
+    """
+
+    slots: str = ""
+    of: int | None = None
+    life: int = 0
+    up: bool = True
+    failed: bool = False
+    member: bool = True
+    knows: bool = True
+    recorded: int | None = 0
+    keys: int = 0
+    epoch: int | None = None
+    offset: int = 1000
+    synced: bool = True
+    copied: bool = True
+    loading: bool = False
+    memory: int = 0
+    max_memory: int = 0
+    pod: bool = True
+    ready: bool | None = None
+    runs: bool | None = None
+    leaving: bool = False
+    trouble: str = ""
+    disk: str | None = None
+    host: str | None = None
+    address: str = ""
+    looked_for: str = ""
+    old: bool = False
+    made: str = LONG_AGO
+    version: str = "8.0.2"
+    opens: Mapping[int, tuple[str, int]] | None = None
+    error: str = "no route to host"
+    labels: Mapping[str, str] | None = None
+
+
+NEW = At(member=False, knows=False, recorded=None, epoch=0)
+"""A node that was just made: it knows nobody, and nobody knows it."""
+
+NEW_RECORDED = replace(NEW, recorded=0)
+ABSENT = At(up=False, member=False, knows=False, recorded=None, pod=False, disk="")
+
+
+def replica(of: int, **more: Any) -> At:
+    return At(of=of, **more)
+
+
+def formed(masters: int = 3, copies: int = 1) -> list[At]:
+    """A cluster as wanted: masters first, then their replicas, in turn."""
+    owners = [At(slots, keys=10) for slots in thirds(masters)]
+    return owners + [replica(number % masters, keys=10) for number in range(masters * copies)]
+
+
+def cluster(
+    *at: At,
+    replicas: int | None = None,
+    phase: str = "Running",
+    begun: bool = True,
+    generation: int = 1,
+    observed: int = 1,
+    status: Obj | None = None,
+    **spec: Any,
+) -> RedisCluster:
+    """A RedisCluster `default/demo` whose status tells of these places."""
+    metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": generation}
+    conditions = [_entry(number, spot) for number, spot in enumerate(at) if spot.recorded is not None]
+    said: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": begun}
+    given = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
+    given = {key: value for key, value in given.items() if value is not None}
+    return RedisCluster.parse({"metadata": metadata, "spec": given, "status": said | (status or {})})
+
+
+def _entry(number: int, spot: At) -> Obj:
+    entry = {
+        "name": f"demo-{number}",
+        "type": "master" if spot.of is None else "slave",
+        "nodeId": node_id(number, spot.recorded or 0),
+        "masterNodeId": node_id(number, spot.recorded or 0) if spot.of is None else node_id(spot.of),
+        "disk": f"disk-{number}",
+        "status": "True",
+        "version": "redis 8.0.2",
+        "slots": spot.slots,
+        "copyOf": node_id(spot.of) if spot.of is not None and spot.copied else "",
+    }
+    return {key: value for key, value in entry.items() if value}
+
+
+def seen(
+    resource: RedisCluster, *at: At, replicas: int | None = None, stateful_set: bool = True, **more: Any
+) -> Observed:
+    """A world with these places, from number 0 on.
+
+    Args:
+        replicas: of the StatefulSet; None for as many as there are places with a pod.
+    """
+    made = None
+    if stateful_set:
+        pods = [number for number, spot in enumerate(at) if spot.pod]
+        count = replicas if replicas is not None else max([resource.spec.replicas, *(number + 1 for number in pods)])
+        marks = {TEMPLATE: CURRENT, USERS_MARK: secrets_of(resource).users_mark}
+        template = {"metadata": {"annotations": marks}, "spec": {"containers": [_container()]}}
+        about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {resources.CLUSTER_UID: UID}}
+        made = {"kind": "StatefulSet", "metadata": about, "spec": {"replicas": count, "template": template}}
+    places = tuple(_place(resource, at, number) for number in range(len(at)))
+    return replace(Observed(stateful_set=made, places=places, secrets=secrets_of(resource)), **more)
+
+
+def secrets_of(resource: RedisCluster) -> Secrets:
+    """What the Secrets hold where nobody is asked for a password."""
+    name = resources.users_secret(resource)
+    about = {"name": name, "namespace": "default", "uid": "secret-1", "labels": {resources.CLUSTER_UID: UID}}
+    content = Passwords("", exporter="e").content()
+    return judge(resource, {name: {"kind": "Secret", "metadata": about, "data": encoded(content)}})
+
+
+def world(*at: At, **more: Any) -> tuple[RedisCluster, Observed]:
+    """A cluster whose status is up to date with what there is."""
+    of_seen = {key: more.pop(key) for key in ("stateful_set", "places") if key in more}
+    resource = cluster(*at, **more)
+    return resource, seen(resource, *at, **of_seen)
+
+
+def _container(image: str = "example.com/redis:8.0.2") -> Obj:
+    return {"name": resources.CONTAINER, "image": image}
+
+
+def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Place:
+    spot, name = at[number], f"demo-{number}"
+    disk = spot.disk if spot.disk is not None else f"disk-{number}"
+    pod_obj = _pod(resource, number, spot, disk) if spot.pod else None
+    recorded = next((known for known in resource.recorded_nodes if known.name == name), None)
+    said = said_of(at, number) if spot.up and spot.pod else None
+    return Place(
+        number,
+        name,
+        pod=Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None,
+        pod_obj=pod_obj,
+        volume=_volume(number, disk) if resource.has_storage and disk else None,
+        said=said,
+        error="" if said or not spot.pod else spot.error,
+        disk=disk if resource.has_storage or spot.pod else "",
+        recorded=recorded,
+    )
+
+
+def said_of(at: tuple[At, ...], number: int) -> Said:
+    """What the node at a place says."""
+    spot = at[number]
+    lines = [_line(at, number, other) for other in range(len(at)) if _knows(at, number, other)]
+    return Said(
+        node_id(number, spot.life),
+        version=spot.version,
+        nodes=tuple(lines),
+        epoch=max([_epoch(at, other) for other in range(len(at))]) if spot.knows else _epoch(at, number),
+        keys=spot.keys,
+        memory=spot.memory,
+        max_memory=spot.max_memory,
+        loading=spot.loading,
+        link_up=spot.of is None or spot.synced,
+        offset=spot.offset,
+        run_id=f"run-{number}",
+    )
+
+
+def _knows(at: tuple[At, ...], number: int, other: int) -> bool:
+    return number == other or (at[number].knows and at[other].member)
+
+
+def _epoch(at: tuple[At, ...], number: int) -> int:
+    spot = at[number]
+    if spot.epoch is not None:
+        return spot.epoch
+    return _epoch(at, spot.of) if spot.of is not None else number + 1
+
+
+def address(number: int, spot: At) -> str:
+    return spot.address or f"10.0.0.{number + 1}"
+
+
+def _line(at: tuple[At, ...], number: int, other: int) -> Node:
+    spot, me = at[other], number == other
+    flags = {"master" if spot.of is None else "slave"} | ({"myself"} if me else set())
+    if spot.failed and not me:
+        flags.add("fail")
+    opens = dict(spot.opens or {}) if me else {}
+    return Node(
+        node_id(other, spot.life),
+        address(other, spot) if me else spot.looked_for or address(other, spot),
+        6379,
+        frozenset(flags),
+        "" if spot.of is None else node_id(spot.of, at[spot.of].life),
+        _epoch(at, other),
+        me or (spot.up and spot.pod),
+        Slots.parse(spot.slots),
+        {slot: node_id(to, at[to].life) for slot, (arrow, to) in opens.items() if arrow == ">"},
+        {slot: node_id(to, at[to].life) for slot, (arrow, to) in opens.items() if arrow == "<"},
+    )
+
+
+def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
+    ready = spot.ready if spot.ready is not None else spot.up and not spot.loading
+    runs = spot.runs if spot.runs is not None else spot.up
+    state: Obj = {"running": {"startedAt": LONG_AGO}} if runs else {"terminated": {"reason": "Error"}}
+    if spot.trouble:
+        reason, _, message = spot.trouble.partition(": ")
+        state = {"waiting": {"reason": reason, "message": message}}
+    metadata: Obj = {
+        "name": f"demo-{number}",
+        "namespace": "default",
+        "uid": f"pod-{number}" if resource.has_storage else disk,
+        "creationTimestamp": spot.made,
+        "labels": dict(spot.labels or {resources.SERVES: resources.CLIENTS}),
+        "annotations": {
+            TEMPLATE: FORMER if spot.old else CURRENT,
+            CONFIG_MARK: configured(resource, Observed()),
+            USERS_MARK: secrets_of(resource).users_mark,
+        },
+    }
+    if spot.leaving:
+        metadata["deletionTimestamp"] = LONG_AGO
+    container = {"name": resources.CONTAINER, "ready": ready, "state": state}
+    reported = {
+        "podIP": address(number, spot),
+        "hostIP": "192.0.2.1",
+        "containerStatuses": [container],
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+    }
+    host = spot.host if spot.host is not None else f"host-{number}"
+    return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": host, "containers": []}, "status": reported}
+
+
+def _volume(number: int, uid: str) -> Obj:
+    metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": uid}
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"labels": {resources.CLUSTER_UID: UID}}}
+
+
+def plan(resource: RedisCluster, found: Observed) -> Plan:
+    return PLANNER.plan(resource, found, NOW)
+
+
+def acts(made: Iterable[Action]) -> list[str]:
+    """What is done to the world, as people would say it: applies and patches are left out."""
+    found = []
+    for action in made:
+        kind = type(action).__name__
+        if kind == "Delete":
+            obj = action.obj  # type: ignore[union-attr]
+            found.append(f"delete {obj['kind']} {obj['metadata']['name']}")
+        elif kind not in ("Apply", "Patch"):
+            found.append(str(action))
+    return found
+
+
+def of(made: Iterable[Action], kind: str) -> list[Any]:
+    """Actions of one type, by its name."""
+    return [action for action in made if type(action).__name__ == kind]
+
+
+def places_asked_for(made: Plan) -> int:
+    """How many replicas the plan asks of the StatefulSet."""
+    (applied,) = (action for action in of(made.actions, "Apply") if action.obj["kind"] == "StatefulSet")
+    return int(applied.obj["spec"]["replicas"])
+
+
+def known(number: int, **more: Any) -> RecordedNode:
+    return RecordedNode(f"demo-{number}", node_id(number), f"disk-{number}", **more)

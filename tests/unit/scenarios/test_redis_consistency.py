@@ -1,0 +1,142 @@
+"""The checker of what Redis answered, and the reader of redis-cli's verdict: what is wrong is found."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from e2e.scenarios.redis.cluster import opened, own_slots
+from e2e.scenarios.redis.consistency import Operation, forgiving, lost, violations
+from e2e.scenarios.redis.judge import MUST_SAY, Verdict, read
+
+
+def write(number: int, called: float, returned: float | None, key: str = "k") -> Operation:
+    return Operation(key, number, write=True, called=called, returned=returned)
+
+
+def got(number: int, called: float, returned: float, key: str = "k") -> Operation:
+    return Operation(key, number, write=False, called=called, returned=returned)
+
+
+def played(seed: int, writes: int = 30, readers: int = 3) -> list[Operation]:
+    """What clients see of a store that is right: a key has one writer, each operation happens at one moment."""
+    chance = random.Random(seed)
+    history, changes, now = [], [(0.0, 0)], 0.0
+    for number in range(1, writes + 1):
+        called = now
+        moment = called + chance.uniform(0, 2)
+        now = moment + chance.uniform(0, 2)
+        changes.append((moment, number))
+        history.append(write(number, called, now))
+        now += chance.uniform(0, 1)
+    if chance.random() < 0.5:  # the last one is not answered, and maybe it came about
+        history[-1] = replace(history[-1], returned=None)
+        changes = changes[: chance.choice([-1, len(changes)])]
+    for _ in range(readers * writes):
+        moment = chance.uniform(0, now + 5)
+        seen = max(number for changed, number in changes if changed <= moment)
+        history.append(got(seen, moment - chance.uniform(0, 2), moment + chance.uniform(0, 2)))
+    chance.shuffle(history)
+    return history
+
+
+def answered(history: list[Operation]) -> list[Operation]:
+    return [each for each in history if each.write and each.returned is not None]
+
+
+@given(st.integers())
+def test_what_a_right_store_answers_passes(seed: int) -> None:
+    assert violations(played(seed)) == []
+
+
+@given(st.integers(0, 10_000), st.data())
+def test_a_forgotten_write_is_found_by_the_last_read(seed: int, data: st.DataObject) -> None:
+    history = played(seed)
+    last = max(each.number for each in answered(history))
+    end = max(each.returned or 0.0 for each in history) + 1
+    final = got(data.draw(st.integers(0, last - 1)), end, end + 1)
+    assert any("misses" in said for said in violations([*history, final]))
+    assert {each.number for each in lost(history, [final])} == set(range(final.number + 1, last + 1))
+
+
+@pytest.mark.parametrize(
+    ("history", "says"),
+    [
+        ([write(1, 0, 1), got(0, 2, 3)], "misses write"),
+        ([write(1, 0, 1), write(2, 2, 3), got(1, 4, 5)], "misses write"),
+        ([write(1, 0, None), got(1, 1, 2), got(0, 3, 4)], "misses read"),
+        ([got(1, 0, 1), write(1, 2, 3)], "nobody had begun"),
+        ([write(1, 0, 1, "a"), got(1, 2, 3, "b")], "nobody had begun"),
+    ],
+)
+def test_what_no_store_can_answer_is_named(history: list[Operation], says: str) -> None:
+    assert any(says in said for said in violations(history)), violations(history)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [write(1, 0, None), got(0, 2, 3), got(1, 4, 5)],
+        [write(1, 0, 5), got(1, 1, 2)],
+        [write(1, 0, 5), got(0, 1, 2)],
+        [write(1, 0, 5), got(1, 1, 3), got(0, 2, 4)],
+    ],
+)
+def test_what_is_not_answered_yet_may_have_happened_or_not(history: list[Operation]) -> None:
+    assert violations(history) == []
+
+
+def test_only_what_was_acknowledged_around_a_crash_is_forgiven() -> None:
+    history = [write(1, 0, 1), write(2, 9.5, 10), got(2, 10.1, 10.2), write(3, 20, 21)]
+    crash = [(9.0, 11.0)]
+    assert violations([*history, got(1, 12, 13)])
+    assert violations([*forgiving(history, crash), got(1, 12, 13)]) == []
+    assert violations([*forgiving(history, crash), got(0, 12, 13)]), "what was acknowledged before it is missed"
+    assert violations([*forgiving(history, crash), got(2, 22, 23)]), "what was acknowledged after it, too"
+
+
+ME = "aaaa 10.1.2.3:6379@16379,demo-0 myself,master - 0 0 3 connected 0-2 7 [5->-bbbb] [9-<-cccc]"
+OTHER = "bbbb 10.1.2.4:6379@16379,demo-1 master - 0 1 1 connected 3-6 8-16383"
+
+
+def test_what_a_node_claims_for_itself_is_read_from_its_own_line() -> None:
+    assert own_slots(f"{OTHER}\n{ME}\n") == {"aaaa": [0, 1, 2, 7]}
+    assert opened(f"{OTHER}\n{ME}\n") == "[5->-bbbb][9-<-cccc]"
+
+
+FINE = """\
+10.1.2.3:6379 (aaaa...) -> 2 keys | 5461 slots | 1 slaves.
+[OK] 5 keys in 3 masters.
+>>> Performing Cluster Check (using node 10.1.2.3:6379)
+\x1b[0mM: aaaa 10.1.2.3:6379
+   slots:[0-5460] (5461 slots) master
+S: bbbb 10.1.2.4:6379
+   slots: (0 slots) slave
+\x1b[32;1m[OK] All nodes agree about slots configuration.
+\x1b[0m>>> Check for open slots...
+[OK] All 16384 slots covered.
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        (FINE, ()),
+        (FINE.replace(MUST_SAY[1], "[ERR] Not all 16384 slots are covered by nodes."),
+         ("[ERR] Not all 16384 slots are covered by nodes.", f"not said: {MUST_SAY[1]}")),
+        (FINE + "\x1b[31;1m[WARNING] The following slots are open: 5492.\x1b[0m\n",
+         ("[WARNING] The following slots are open: 5492.",)),
+        ("Could not connect to Redis at 10.1.2.3:6379: Connection refused\n" + FINE,
+         ("Could not connect to Redis at 10.1.2.3:6379: Connection refused",)),
+    ],
+)  # fmt: skip
+def test_the_judges_verdict_is_what_the_check_says(said: str, wrong: tuple[str, ...]) -> None:
+    assert read(said) == Verdict(1, 1, wrong)
+
+
+def test_a_judge_who_says_nothing_has_found_nothing_in_order() -> None:
+    assert read("") == Verdict(0, 0, tuple(f"not said: {line}" for line in MUST_SAY))
