@@ -48,6 +48,13 @@ def test_the_operator_finds_no_fault_with_a_sample(sample: Path) -> None:
     assert all(warning.startswith(words) for warning, words in zip(review.warnings, expected, strict=True))
 
 
+def test_samples_of_all_operators_fit_into_one_namespace() -> None:
+    """Most have a Service of their own name, so that two of a name would refuse each other."""
+    objects = [obj for sample in FILES for obj in yaml.safe_load_all(sample.read_text())]
+    names = [obj["metadata"]["name"] for obj in objects if obj["kind"] in APIS]
+    assert sorted(names) == sorted(set(names))
+
+
 @pytest.mark.parametrize(
     ("sample", "seed"),
     [
