@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from operators.redis.answers import Said
@@ -18,6 +19,10 @@ from operators.redis.topology import Seen, View
 from shared.kube import Obj
 from shared.pods import Pod
 from shared.secrets import Problem
+
+
+LINGER = timedelta(seconds=5)
+"""How long a node that gave away its slots goes on running, and tells clients where they are now: MOVED, not silence."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,14 @@ class Place:
     def runs(self) -> bool:
         """Whether the server's process is there, as far as the kubelet last said; it may answer nobody all the same."""
         return self.ready or "running" in (container_status(self.pod_obj).get("state") or {})
+
+    def is_asked(self, now: datetime) -> bool:
+        """Whether clients may not have heard yet that the node owns no slots any more: they come by an old map."""
+        known, said = self.recorded, self.said
+        if not self.ready or said is None or known is None or known.node_id != said.id:
+            return False
+        moved = bool(known.slots) or (known.type == "slave") != bool(said.me.master)
+        return moved or known.since is None or now < known.since + LINGER
 
     @property
     def leaving(self) -> bool:

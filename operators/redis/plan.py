@@ -140,7 +140,7 @@ class Planner:
             await_nodes,  # all there, in step, ready, and none left over
         )
 
-    def keep_stateful_set(self, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    def keep_stateful_set(self, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
         """The StatefulSet has a place for each node that the spec asks for, and for each that cannot go yet.
 
         While a version is refused it keeps the image that nodes have; so that healing goes on meanwhile.
@@ -149,7 +149,7 @@ class Planner:
         image = runs.image_reference(self.settings.image_repository)
         pod = template.pod(runs, own, image, seen.secrets, config_digest(runs, seen))
         pod["metadata"]["annotations"][CONFIG_MARK] = config_mark(runs, seen)
-        made = resources.stateful_set(runs, own, pod, replicas(resource, seen), seen.stateful_set)
+        made = resources.stateful_set(runs, own, pod, replicas(resource, seen, now), seen.stateful_set)
         # An old wish could take nodes' pods away.
         return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -148,6 +149,7 @@ class RecordedNode:
         slots: what it owned.
         engine: what it ran; None if that is not recorded.
         copy_of: id of the master whose data it last had all of; empty if of none.
+        since: when it began or ceased to serve, or to be a master; None if that is not recorded.
     """
 
     name: str
@@ -158,6 +160,7 @@ class RecordedNode:
     slots: Slots = field(default_factory=Slots)
     engine: Engine | None = None
     copy_of: str = ""
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,7 @@ def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
             slots=Slots.parse(entry.get("slots") or ""),
             copy_of=entry.get("copyOf") or "",
             engine=engine_of(entry),
+            since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
         )
         for entry in status.get("conditions") or ()
         if entry.get("type") in ("master", "slave") and entry.get("name")

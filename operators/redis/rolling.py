@@ -122,6 +122,8 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
             return Step.wait(UPGRADING, f"{goal}. {why}", requeue=SOON)
         return _held(seen, goal, place, why)
     if not seen.view.slots_of(place.id):
+        if place.is_asked(now):
+            return Step.wait(UPGRADING, f"{goal}. Clients hear that {place.name} is no master any more.", requeue=SOON)
         return Step.wait(UPGRADING, f"{goal}: {place.name} is made anew.", _restart(place))
     return _after_failover(resource, seen, goal, place)
 

@@ -19,7 +19,7 @@ from shared.kube import PERSISTENT_VOLUME_CLAIM
 from shared.plan import PASS, Delete, Step
 
 
-def replicas(resource: RedisCluster, seen: Observed) -> int:
+def replicas(resource: RedisCluster, seen: Observed, now: datetime) -> int:
     """How many places the StatefulSet must have: what the spec asks for, and below the last one that cannot go yet."""
     wanted, stateful_set = resource.spec.replicas, seen.stateful_set
     if stateful_set is None:
@@ -27,12 +27,12 @@ def replicas(resource: RedisCluster, seen: Observed) -> int:
         return max([wanted, *(number + 1 for number in known)])
     there = int(stateful_set["spec"]["replicas"])
     for number in range(there - 1, wanted - 1, -1):
-        if not _may_go(resource, seen, number):
+        if not _may_go(resource, seen, number, now):
             return number + 1
     return wanted
 
 
-def _may_go(resource: RedisCluster, seen: Observed, number: int) -> bool:
+def _may_go(resource: RedisCluster, seen: Observed, number: int, now: datetime) -> bool:
     """Whether the pod at a place that the spec does not ask for may end: nothing that counts is there.
 
     By a view on which all agree, in which every slot has its owner, every master answers, and each that stays has its
@@ -47,6 +47,8 @@ def _may_go(resource: RedisCluster, seen: Observed, number: int) -> bool:
     if view.settled or view.unserved or view.open or seen.strangers or not all(node.answers for node in view.masters):
         return False
     if set(view.owned) - set(masters(resource, seen)):  # somebody has slots to give away yet
+        return False
+    if place.is_asked(now):
         return False
     ids = {place.id, place.recorded.node_id if place.recorded else ""} - {""}
     return all(_is_needless(resource, seen, place, node_id) for node_id in ids)

@@ -71,7 +71,6 @@ def instance(resource: RedisCluster, seen: Observed, place: Place, now: datetime
     node = seen.view.nodes.get(known[0]) if known else None
     well, (reason, message) = serves(seen, place), _doing(seen, place)
     status, pod = str(well), place.pod_obj or {}
-    since = before.get("lastTransitionTime") if before.get("status") == status else None
     entry: dict[str, Any] = {
         "name": place.name,
         "instance": f"{place.pod.address}:{PORT}" if place.pod and place.pod.address else None,
@@ -85,7 +84,6 @@ def instance(resource: RedisCluster, seen: Observed, place: Place, now: datetime
         "status": status,
         "reason": reason,
         "message": message,
-        "lastTransitionTime": since or f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "disk": known[1] if known else None,
         "copyOf": before.get("copyOf"),
         "version": f"{place.said.engine} {place.said.version}" if place.said else before.get("version"),
@@ -100,6 +98,8 @@ def instance(resource: RedisCluster, seen: Observed, place: Place, now: datetime
         }
         if node.synced:
             entry["copyOf"] = node.master
+    same = all(before.get(field) == entry[field] for field in ("type", "status"))
+    entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {name: value for name, value in entry.items() if value is not None}
 
 

@@ -177,7 +177,7 @@ class Load:
                     break
                 except FAILURES as error:
                     attempts, last = attempts + 1, f"{type(error).__name__}: {error}"
-                    self.errors[last.splitlines()[0][:100]] += 1
+                    self.errors[last.splitlines()[0][:200]] += 1
                     if session is not None and attempts > 1:  # redis-py looks around by itself, but only where it was
                         await session.end()
                         session = None

@@ -67,6 +67,8 @@ def test_03_an_operator_killed_again_and_again_while_slots_move_goes_on(
 
 def caught(cluster: Cluster, who: str) -> str:
     """A pod, at the moment when a slot is on its way: whose slot it is, to whom it goes, or to whom some have gone."""
+    wanted = cluster.now["spec"]["replicas"]
+    until("all pods have addresses", lambda: wanted <= len(cluster.addresses()) == len(cluster.pods()), seconds=60)
     with ExitStack() as stack:
         nodes = {name: stack.enter_context(cluster.node(name)) for name in cluster.pods()}
 

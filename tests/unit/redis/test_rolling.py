@@ -34,6 +34,8 @@ def test_a_master_goes_only_after_a_replica_took_its_place() -> None:
     assert (call.id, call.mode, acts(made.actions)) == (node_id(3), "", [str(call)])
     turned = [replica(3, old=True), *OLD[1:3], At(M0.slots), R1, R2]
     assert acts(planned(*turned).actions) == ["delete Pod demo-0"], "it is a replica now"
+    turned[0] = replica(3, old=True, since="2026-01-01T11:59:56Z")
+    assert acts(planned(*turned).actions) == [], "clients have yet to hear of it"
 
 
 def test_of_several_replicas_one_that_is_current_takes_over() -> None:

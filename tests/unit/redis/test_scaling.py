@@ -167,6 +167,16 @@ def test_else_they_stay(at: list[At]) -> None:
     assert places_asked_for(planned(*at, replicas=6)) == 8
 
 
+@pytest.mark.parametrize(("since", "asked_for"), [("11:59:56Z", 7), ("11:59:55Z", 6)])
+def test_a_node_that_gave_away_its_slots_stays_until_clients_have_heard_of_it(since: str, asked_for: int) -> None:
+    assert places_asked_for(planned(*empty(since=f"2026-01-01T{since}"), replicas=6)) == asked_for
+
+
+def test_so_does_a_former_master() -> None:
+    handed_over = planned(*formed(), replica(0, since="2026-01-01T11:59:56Z"), replicas=6)
+    assert (places_asked_for(handed_over), places_asked_for(planned(*formed(), replica(0), replicas=6))) == (7, 6)
+
+
 def test_a_node_that_holds_keys_stays_though_it_owns_no_slot() -> None:
     assert places_asked_for(planned(*empty(keys=3), replicas=6)) == 7
 

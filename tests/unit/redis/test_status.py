@@ -29,7 +29,7 @@ def test_an_instance_is_told_as_the_seed_has_it() -> None:
         "status": "True",
         "reason": "Serving",
         "message": "",
-        "lastTransitionTime": "2026-01-01T12:00:00Z",
+        "lastTransitionTime": "2026-01-01T11:00:00Z",
         "disk": "disk-0",
         "version": "redis 8.0.2",
     }

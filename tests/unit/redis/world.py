@@ -59,6 +59,7 @@ class At:
         disk: UID of what holds its data (None: the recorded one; empty: there is none).
         copied: whether it is recorded that it once had all of its master's data.
         old: whether its pod was made of an earlier template.
+        since: when it began to be what it is recorded as.
         opens: slots on their way, as `{slot: (">", number)}` or `("<", number)`.
     """
 
@@ -89,6 +90,7 @@ class At:
     looked_for: str = ""
     old: bool = False
     made: str = LONG_AGO
+    since: str = LONG_AGO
     version: str = "8.0.2"
     opens: Mapping[int, tuple[str, int]] | None = None
     error: str = "no route to host"
@@ -141,6 +143,7 @@ def _entry(number: int, spot: At) -> Obj:
         "status": "True",
         "version": "redis 8.0.2",
         "slots": spot.slots,
+        "lastTransitionTime": spot.since,
         "copyOf": node_id(spot.of) if spot.of is not None and spot.copied else "",
     }
     return {key: value for key, value in entry.items() if value}
