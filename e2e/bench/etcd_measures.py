@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from e2e.bench.measures import MIB, Goal, median
@@ -16,34 +16,6 @@ RATE = 20.0
 
 It is no part of etcd's own rate: its gateway gives out JSON at a fifth of what gRPC does, and who reads it cannot help.
 """
-
-
-@dataclass
-class Starts:
-    """When pods were created and when they were ready, by the arrival of what a watch tells.
-
-    Attributes:
-        created, ready: seconds of one clock, by the pod's UID.
-    """
-
-    created: dict[str, float] = field(default_factory=dict)
-    ready: dict[str, float] = field(default_factory=dict)
-
-    def see(self, uid: str, conditions: Mapping[str, str], now: float) -> None:
-        """A pod as it is told now; what was before is not told again.
-
-        Args:
-            conditions: the status of each of its conditions.
-        """
-        self.created.setdefault(uid, now)
-        if conditions.get("Ready") == "True":
-            self.ready.setdefault(uid, now)
-
-    @property
-    def own(self) -> list[float]:
-        """Seconds that each pod took that became ready, in the order of their creation."""
-        found = sorted(self.ready, key=self.created.__getitem__)
-        return [self.ready[uid] - self.created[uid] for uid in found]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import subprocess
 import sys
@@ -14,27 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config
-
-from e2e.bench.etcd_measures import Growth, Starts, Transfer, Upgrade, longest_pause
+from e2e.bench.etcd_measures import Growth, Transfer, Upgrade, longest_pause
 from e2e.bench.measures import MIB
+from e2e.bench.resources import Resources, Starts
 from e2e.cluster import binaries
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import KUBECONFIG, REPOSITORY
-from e2e.scenarios.commands import Kubectl
+from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.etcd.clients import Access, Connection
 from e2e.scenarios.etcd.cluster import SMALL, EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_36, NEWEST_37
-from e2e.scenarios.load import watched
-from e2e.scenarios.resource import conditions
-
-GROUP, VERSION, PLURAL = "etcd.ydzs.io", "v1alpha1", "etcdclusters"
-
-LOOK = 0.02
-"""Seconds between two looks at a status."""
-
-PATIENCE = 300.0
-"""Seconds after which what does not come is a failure."""
 
 LEAD = 5.0
 """Seconds of load before the upgrade begins, and after it is over."""
@@ -44,17 +30,10 @@ VALUE = MIB - 64 * 1024
 
 
 class Bench:
-    """A namespace of the local cluster.
+    """EtcdClusters on the local cluster."""
 
-    Args:
-        environment: with KUBECONFIG.
-    """
-
-    def __init__(self, kubectl: Kubectl, environment: dict[str, str]) -> None:
-        self.kubectl = kubectl
-        connection: Any = config.new_client_from_config(environment["KUBECONFIG"])  # type: ignore[no-untyped-call]
-        self._resources: Any = client.CustomObjectsApi(connection)
-        self._core: Any = client.CoreV1Api(connection)
+    def __init__(self, clusters: Resources) -> None:
+        self._clusters = clusters
 
     @classmethod
     @contextmanager
@@ -64,39 +43,29 @@ class Bench:
         Raises:
             ClusterError: there is no cluster.
         """
-        kubeconfig = os.environ.get("KUBECONFIG") or str(KUBECONFIG)
-        if not Path(kubeconfig).exists():
-            raise ClusterError(f"there is no cluster: {kubeconfig} does not exist", "make up")
-        environment = {**os.environ, "KUBECONFIG": kubeconfig}
-        kubectl = Kubectl(f"bench-{uuid.uuid4().hex[:8]}", environment)
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        metadata = {"name": kubectl.namespace, "labels": labels}
-        kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        try:
-            yield cls(kubectl, environment)
-        finally:
-            kubectl("delete", "namespace", kubectl.namespace, "--wait=false", "--ignore-not-found")
+        with Resources.on_cluster(EtcdCluster, "etcdclusters", component="member", ready="readyMembers") as clusters:
+            yield cls(clusters)
 
     def creation(self, size: int) -> Growth:
         """A new cluster, from apply to Ready; it goes afterwards."""
         name = f"c-{uuid.uuid4().hex[:6]}"
-        with self._starts(name) as starts:
+        with self._clusters.starts(name) as starts:
             began = time.monotonic()
             self._create(name, size, NEWEST_36)
-            seconds = self._await_ready(name, size) - began
-        self._delete(name)
+            seconds = self._clusters.await_ready(name, size) - began
+        self._clusters.delete(name)
         return _growth(seconds, starts, size)
 
     def growth(self, size: int) -> Growth:
         """A cluster of one member gets more; it goes afterwards."""
         name = f"g-{uuid.uuid4().hex[:6]}"
         self._create(name, 1, NEWEST_36)
-        self._await_ready(name, 1)
-        with self._starts(name) as starts:
+        self._clusters.await_ready(name, 1)
+        with self._clusters.starts(name) as starts:
             began = time.monotonic()
-            self._change(name, size=size)
-            seconds = self._await_ready(name, size) - began
-        self._delete(name)
+            self._clusters.change(name, size=size)
+            seconds = self._clusters.await_ready(name, size) - began
+        self._clusters.delete(name)
         return _growth(seconds, starts, size)
 
     def upgrade(self, size: int) -> Upgrade:
@@ -107,20 +76,20 @@ class Bench:
         """
         name = f"u-{uuid.uuid4().hex[:6]}"
         self._create(name, size, NEWEST_36)
-        self._await_ready(name, size)
-        cluster = EtcdCluster(self.kubectl, name)
+        self._clusters.await_ready(name, size)
+        cluster = EtcdCluster(self._clusters.kubectl, name)
         with cluster.load() as load:
             time.sleep(LEAD)
             before, began = len(load.write_waits), time.monotonic()
-            self._change(name, version=NEWEST_37)
-            seconds = self._await_ready(name, size) - began
+            self._clusters.change(name, version=NEWEST_37)
+            seconds = self._clusters.await_ready(name, size) - began
             time.sleep(LEAD)
             ended = time.monotonic()
         if not load.failures:
             load.check()
         versions = cluster.versions()
         assert versions == {NEWEST_37}, f"the members run {versions}"
-        self._delete(name)
+        self._clusters.delete(name)
         return Upgrade(
             seconds,
             len(load.failures),
@@ -137,62 +106,18 @@ class Bench:
         """
         name = f"s-{uuid.uuid4().hex[:6]}"
         self._create(name, 1, NEWEST_36, storage={"size": "2Gi"}, quotaBackendBytes=1 << 30)
-        self._await_ready(name, 1)
-        cluster = EtcdCluster(self.kubectl, name)
+        self._clusters.await_ready(name, 1)
+        cluster = EtcdCluster(self._clusters.kubectl, name)
         (address,) = cluster.addresses()
         _fill(address, size)
         for _ in range(rounds):
             with tempfile.TemporaryDirectory(prefix="bench-etcd-") as directory:
                 yield _transfer(address, name, Path(directory))
-        self._delete(name)
+        self._clusters.delete(name)
 
     def _create(self, name: str, size: int, version: str, **spec: Any) -> None:
         given = {"resources": SMALL, "storage": {"size": "256Mi"}, "size": size, "version": version, **spec}
-        body = EtcdCluster.manifest(name, **given)
-        self._resources.create_namespaced_custom_object(GROUP, VERSION, self.kubectl.namespace, PLURAL, body)
-
-    def _change(self, name: str, **spec: Any) -> None:
-        body = {"spec": spec}
-        self._resources.patch_namespaced_custom_object(GROUP, VERSION, self.kubectl.namespace, PLURAL, name, body)
-
-    def _delete(self, name: str) -> None:
-        self._resources.delete_namespaced_custom_object(GROUP, VERSION, self.kubectl.namespace, PLURAL, name)
-
-    def _await_ready(self, name: str, size: int) -> float:
-        """The moment at which it says that its current spec is reality.
-
-        Raises:
-            AssertionError: it did not come.
-        """
-        deadline = time.monotonic() + PATIENCE
-        found: dict[str, Any] = {}
-        while time.monotonic() < deadline:
-            found = self._resources.get_namespaced_custom_object(GROUP, VERSION, self.kubectl.namespace, PLURAL, name)
-            now, status = time.monotonic(), found.get("status", {})
-            is_current = status.get("observedGeneration") == found["metadata"]["generation"]
-            if is_current and conditions(found).get("Ready") == "True" and status.get("readyMembers") == size:
-                return now
-            time.sleep(LOOK)
-        raise AssertionError(f"{name}: not Ready with {size} members within {PATIENCE:g} s: {found.get('status')}")
-
-    @contextmanager
-    def _starts(self, name: str) -> Iterator[Starts]:
-        """When the pods of a cluster start within the block; those that are there already do not count."""
-        starts, begun = Starts(), time.monotonic()
-        labels = f"app.kubernetes.io/instance={name},app.kubernetes.io/component=member"
-        listed = self._core.list_namespaced_pod(self.kubectl.namespace, label_selector=labels)
-        before = {pod.metadata.uid for pod in listed.items}
-        version = listed.metadata.resource_version
-
-        def see(_: str, pod: Any) -> None:
-            if pod.metadata.uid not in before:
-                found = {condition.type: condition.status for condition in pod.status.conditions or ()}
-                starts.see(pod.metadata.uid, found, time.monotonic() - begun)
-
-        listing = self._core.list_namespaced_pod
-        with watched(listing, see, self.kubectl.namespace, label_selector=labels, resource_version=version):
-            yield starts
-            time.sleep(0.5)  # what is on its way
+        self._clusters.create(name, **given)
 
 
 def _growth(seconds: float, starts: Starts, size: int) -> Growth:

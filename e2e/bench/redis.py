@@ -1,7 +1,8 @@
-"""`python -m e2e.bench.redis`: how fast slots move to a master that joins, against the servers' own client.
+"""`python -m e2e.bench.redis`: how fast slots move, and clusters come to be and outlive the loss of a master.
 
-Three masters hold 300,000 keys of 100 bytes, and a fourth gets its part of them, on servers of their own on loopback.
-Slow is no failure; a write that was acknowledged and is lost is.
+Three masters hold 300,000 keys of 100 bytes, and a fourth gets its part of them, on servers of their own on loopback,
+once by the operator's engine and once by the servers' own client. The rest needs the local cluster (`make up`). Slow is
+no failure; a write that was acknowledged and is lost is.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from e2e.bench.redis_measures import Moves, Side, figures, goals, p99
+from e2e.bench.measures import median
+from e2e.bench.redis_cluster import ClusterBench
+from e2e.bench.redis_measures import Creation, Figures, Loss, Moves, Side, figures, goals, p99
 from e2e.bench.redis_rounds import Bench
 from e2e.bench.telling import goals_table, write
 from e2e.cluster.errors import ClusterError
@@ -34,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
     began = time.monotonic()
     try:
-        found = [_measure(console, engine, options) for engine in (OLDEST, NEWEST)]
+        with ClusterBench.on_cluster() as bench:
+            created, losses = _on_cluster(console, bench, options)
+        found = Figures([_measure(console, engine, options) for engine in (OLDEST, NEWEST)], created, losses)
     except (AssertionError, ClusterError) as error:
         print(f"\nerror: {error}", file=sys.stderr)
         return 1
@@ -43,13 +49,35 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     held = goals(found)
     console.print()
-    console.print(_table(found))
+    console.print(_table(found.moves))
+    console.print(f"\n{_told(found)}")
     console.print()
     console.print(goals_table(held))
     took = time.monotonic() - began
     write(options.output, figures(found), held, took)
     console.print(f"\n{took:.0f} s; all of it in {os.path.relpath(options.output)}")
     return 0
+
+
+def _on_cluster(
+    console: Console, bench: ClusterBench, options: argparse.Namespace
+) -> tuple[list[Creation], list[Loss]]:
+    created = []
+    for number in range(1, options.rounds + 1):
+        console.print(f"… three masters with a replica each come to be ({number} of {options.rounds})")
+        created.append(bench.creation())
+    console.print("… masters fall silent")
+    return created, list(bench.losses(options.rounds))
+
+
+def _told(found: Figures) -> str:
+    seconds, own = (median(getattr(each, name) for each in found.created) for name in ("seconds", "own"))
+    served = median(each.seconds for each in found.losses)
+    return (
+        f"3 masters and 3 replicas: {seconds:.1f} s from apply to Ready, the pods' own start {own:.1f} s; "
+        f"a lost master's slots are served again after {served:.1f} s, with a cluster-node-timeout of "
+        f"{found.losses[0].timeout:g} s"
+    )
 
 
 def _measure(console: Console, engine: tuple[str, str], options: argparse.Namespace) -> Moves:
@@ -65,7 +93,7 @@ def _measure(console: Console, engine: tuple[str, str], options: argparse.Namesp
     return Moves(" ".join(engine), options.keys, races)
 
 
-def _table(found: list[Moves]) -> Table:
+def _table(found: Sequence[Moves]) -> Table:
     table = Table("", "ours", "their own client", "times as fast", box=None, pad_edge=False)
     for moves in found:
         table.add_row(moves.engine, _shown(moves.ours), _shown(moves.theirs), f"{moves.ratio:.1f}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from e2e.bench.etcd_measures import percentile
@@ -67,10 +67,58 @@ class Moves:
         return _together([race.theirs for race in self.races])
 
 
-def goals(found: Sequence[Moves]) -> list[Goal]:
+@dataclass(frozen=True)
+class Creation:
+    """A cluster that came to be.
+
+    Attributes:
+        seconds: from apply to Ready.
+        own: seconds from the creation of its first pod until the last was ready.
+    """
+
+    seconds: float
+    own: float
+
+    @property
+    def ratio(self) -> float:
+        """All of it as a multiple of the pods' own time."""
+        return self.seconds / self.own
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A master that fell silent.
+
+    Attributes:
+        seconds: until a write into one of its slots was acknowledged.
+        timeout: seconds of silence after which the others take a node for dead.
+    """
+
+    seconds: float
+    timeout: float
+
+    @property
+    def ratio(self) -> float:
+        return self.seconds / self.timeout
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured: on loopback, and on the cluster."""
+
+    moves: Sequence[Moves]
+    created: Sequence[Creation]
+    losses: Sequence[Loss]
+
+
+def goals(found: Figures) -> list[Goal]:
     """The figures against what they should be."""
-    held = []
-    for moves in found:
+    created, lost = (median(each.ratio for each in some) for some in (found.created, found.losses))
+    held = [
+        Goal("apply to Ready of 3 masters and 3 replicas, of the pods' own", created, 1.5),
+        Goal("a lost master's slots are served again, of cluster-node-timeout", lost, 2.0),
+    ]
+    for moves in found.moves:
         ours, theirs = moves.ours, moves.theirs
         held += [
             Goal(f"{moves.engine}: a fourth master joins, times as fast", moves.ratio, 4.0, at_least=True),
@@ -80,9 +128,11 @@ def goals(found: Sequence[Moves]) -> list[Goal]:
     return held
 
 
-def figures(found: Sequence[Moves]) -> dict[str, Any]:
+def figures(found: Figures) -> dict[str, Any]:
     """All of it as JSON."""
     return {
+        "created": [asdict(each) for each in found.created],
+        "losses": [asdict(each) for each in found.losses],
         "moves": [
             {
                 "engine": moves.engine,
@@ -90,8 +140,8 @@ def figures(found: Sequence[Moves]) -> dict[str, Any]:
                 "ratio": moves.ratio,
                 "races": [{"ours": _side(race.ours), "theirs": _side(race.theirs)} for race in moves.races],
             }
-            for moves in found
-        ]
+            for moves in found.moves
+        ],
     }
 
 

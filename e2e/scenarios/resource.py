@@ -87,8 +87,9 @@ class Resource:
 
     @property
     def message(self) -> str:
-        """The message of its Ready condition."""
-        return str(condition(self.now, "Ready")["message"])
+        """The message of its Ready condition; empty until the operator has looked at it."""
+        told = self.status.get("conditions", ())
+        return next((str(each["message"]) for each in told if each["type"] == "Ready"), "")
 
     def ready_now(self) -> dict[str, Any]:
         """The resource, Ready, with its current spec observed.

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis import exceptions
+
 from e2e.scenarios.redis.consistency import Interval, Operation, forgiving, lost, violations
-from e2e.scenarios.redis.session import FAILURES, TIMEOUT, Access, Address, Client, unless_unclosed
+from e2e.scenarios.redis.session import FAILURES, TIMEOUT, Access, Address, Client, Resolve, unless_unclosed
 
 PATIENCE = 30.0
 """Seconds within which an operation must succeed, by whatever number of attempts."""
@@ -27,6 +29,11 @@ REGISTERS = 5
 
 Find = Callable[[], Sequence[Address]]
 """Where nodes are now: the addresses of their pods."""
+
+
+def is_unreached(error: BaseException) -> bool:
+    """Whether an attempt came to nobody at an address, by the words of redis-py."""
+    return isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError) and "connecting to" in str(error)
 
 
 @dataclass
@@ -53,23 +60,27 @@ class Load:
     Attributes:
         find: tells where nodes are.
         access: what clients bring from their next connection on.
+        resolve: tells the addresses of nodes by what servers call them.
         prefix: what the keys begin with; with a hash tag in it, they are all in one slot.
         patience: seconds; see PATIENCE.
         size: bytes of a value, at least.
         history: every attempt; those without an answer too.
         waits: seconds that each operation took, its repetitions counted in.
         errors: attempts that were not answered with success, by what was said instead; MOVED and ASK are none.
+        unreached: attempts that came to nobody, and sent nothing: the client's map named a node that was gone by then.
         failures: operations that did not succeed within `patience`.
     """
 
     find: Find
     access: Access = field(default_factory=Access)
+    resolve: Resolve = str
     prefix: str = ""
     patience: float = PATIENCE
     size: int = 20
     history: list[Operation] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
+    unreached: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     _registers: list[Register] = field(default_factory=list)
     _addresses: Sequence[Address] = ()
@@ -110,16 +121,26 @@ class Load:
 
     def percentile(self, share: float) -> float:
         """The seconds within which such a share of the operations succeeded."""
-        ordered = sorted(self.waits)
+        ordered = sorted(self.waits) or [float("nan")]
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     def told(self) -> str:
         """What came of it, in a line for people."""
         p50, p99 = (1000 * self.percentile(share) for share in (0.5, 0.99))
-        errors = dict(self.errors) or "none"
+        errors = dict(self.errors + self.unreached) or "none"
         return (
             f"{self.written} writes, p50 {p50:.1f} ms, p99 {p99:.1f} ms, slowest {self.slowest:.2f} s, errors {errors}"
         )
+
+    def unfelt(self, *, gone: int = 0) -> bool:
+        """See that no attempt failed; but where masters went, each client may have found out by coming to nobody, once.
+
+        Args:
+            gone: how many masters handed over their slots and went, or were restarted.
+        """
+        assert self.errors == Counter(), self.told()
+        assert self.unreached.total() <= gone * len(self._registers) // REGISTERS, self.told()
+        return True
 
     def check(self, *, loses: Iterable[Interval] = ()) -> int:
         """Read every key that was ever written, and see that nothing acknowledged is lost, and no read went back.
@@ -177,7 +198,7 @@ class Load:
                     break
                 except FAILURES as error:
                     attempts, last = attempts + 1, f"{type(error).__name__}: {error}"
-                    self.errors[last.splitlines()[0][:200]] += 1
+                    (self.unreached if is_unreached(error) else self.errors)[last.splitlines()[0][:200]] += 1
                     if session is not None and attempts > 1:  # redis-py looks around by itself, but only where it was
                         await session.end()
                         session = None
@@ -236,7 +257,7 @@ class Load:
             if time.monotonic() - self._looked > 0.5:
                 self._addresses = await asyncio.to_thread(self._find) or self._addresses
                 self._looked = time.monotonic()
-        return await Client.connected(self._addresses, self.access)
+        return await Client.connected(self._addresses, self.access, self.resolve)
 
     def _find(self) -> Sequence[Address]:
         try:

@@ -132,12 +132,18 @@ class Cluster(Resource):
 
     def load(self, clients: int = 3, **settings: Any) -> AbstractContextManager[Load]:
         """Clients that write and read within the block."""
-        return Load.going_on(self.addresses, self.access, clients=clients, **settings)
+        return Load.going_on(self.addresses, self.access, clients=clients, resolve=self.resolve, **settings)
+
+    def resolve(self, host: str) -> str:
+        """The address of a node by its name, as the cluster's DNS would tell it; an address stays as it is."""
+        name, dot, _ = host.partition(f".{self.name}.")
+        return str(self.pods()[name]["status"].get("podIP", host)) if dot else host
 
     @contextmanager
     def node(self, name: str) -> Iterator[Redis]:
         """A client of one node, which follows nobody elsewhere."""
-        address = self.pods()[name]["status"]["podIP"]
+        address = self.pods()[name]["status"].get("podIP")
+        assert address, f"{name} has no address yet"
         with closing(Redis(address, PORT, **self._options())) as client:
             yield client
 
@@ -154,7 +160,8 @@ class Cluster(Resource):
     def client(self) -> Iterator[Any]:
         """A client of the cluster, with redis-py's own patience."""
         host, port = self.addresses()[0]
-        with closing(RedisCluster(host, port, **self._options())) as client:
+        options: dict[str, Any] = self._options() | {"address_remap": lambda at: (self.resolve(at[0]), at[1])}
+        with closing(RedisCluster(host, port, **options)) as client:
             yield client
 
     def _options(self) -> dict[str, Any]:

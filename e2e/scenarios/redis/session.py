@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,9 @@ FAILURES = (RedisError, RedisClusterException, OSError, asyncio.TimeoutError)
 
 Address = tuple[str, int]
 """Where a node is reached."""
+
+Resolve = Callable[[str], str]
+"""The address of a node, by what servers call it: with TLS a name, which only the cluster's own DNS knows."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,13 @@ class Client(RedisCluster):
         """As redis-py's, which knows nodes by their slots: but an ASK may point at one that has none yet."""
         found = super().get_node(host=host, port=port, node_name=node_name)
         if found is None and node_name:
-            address, _, number = node_name.rpartition(":")
-            found = ClusterNode(address, int(number), **self.connection_kwargs)
+            name, _, number = node_name.rpartition(":")
+            found = ClusterNode(*self.nodes_manager.remap_host_port(name, int(number)), **self.connection_kwargs)
             self.nodes_manager.nodes_cache[node_name] = found
         return found
 
     @classmethod
-    async def connected(cls, addresses: Sequence[Address], access: Access) -> Client:
+    async def connected(cls, addresses: Sequence[Address], access: Access, resolve: Resolve = str) -> Client:
         """A client that has found the cluster, by whichever of these nodes answers.
 
         Raises:
@@ -74,6 +77,7 @@ class Client(RedisCluster):
             raise RedisClusterException("no node has an address")
         session = cls(
             startup_nodes=[ClusterNode(host, port) for host, port in addresses],
+            address_remap=lambda at: (resolve(at[0]), at[1]),
             require_full_coverage=False,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=TIMEOUT,

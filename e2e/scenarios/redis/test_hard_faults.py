@@ -63,19 +63,20 @@ def test_02_two_clusters_that_swap_addresses_stay_two(kubectl: Kubectl) -> None:
             cluster.await_ready(6)
         nodes, pods = [of_nodes(each) for each in both], [list(each.pods().values()) for each in both]
         before = [set(each.addresses()) for each in both]
-        with first.load(patience=180) as one, second.load(patience=180, prefix="other-") as two:
-            time.sleep(1)
-            gone = time.monotonic()
-            with crowded(kubectl, 0), crowded(other, 0):
-                for each in (kubectl, other):
-                    each("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
-                until("nobody is left", lambda: not kubectl.items("pods") and not other.items("pods"))
-                runtime.hand_out_from(pods[0])
-                other("delete", "resourcequota", "few")
-                until("the second is back", lambda: len(second.addresses()) == 6)
-                runtime.hand_out_from(pods[1])
-            for cluster in both:
-                cluster.await_ready(6, seconds=120)
+        # Not meanwhile: clients that bring no password would take the one for the other, as any client would.
+        with first.load() as one, second.load(prefix="other-") as two:
+            time.sleep(3)
+        gone = time.monotonic()
+        with crowded(kubectl, 0), crowded(other, 0):
+            for each in (kubectl, other):
+                each("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+            until("nobody is left", lambda: not kubectl.items("pods") and not other.items("pods"))
+            runtime.hand_out_from(pods[0])
+            other("delete", "resourcequota", "few")
+            until("the second is back", lambda: len(second.addresses()) == 6)
+            runtime.hand_out_from(pods[1])
+        for cluster in both:
+            cluster.await_ready(6, seconds=120)
         after = [set(each.addresses()) for each in both]
         assert before[0] & after[1], "the second has none of the first's addresses: nothing was tried"
         assert [of_nodes(each) for each in both] == nodes
@@ -98,7 +99,8 @@ def test_09_slots_of_which_nobody_is_left_are_taken_only_when_a_person_says_so(k
     with cluster.load() as load:
         time.sleep(3)
     master, replicas = cluster.shard()
-    gone = {slot for slot, node in cluster.owners().items() if node == cluster.masters()[master]}
+    doomed = cluster.masters()[master]
+    gone = {slot for slot, node in cluster.owners().items() if node == doomed}
     cluster.lose(master, *replicas, volumes=False)
     cluster.await_reason("SlotsLost", seconds=120)
     recovery = until("a token", lambda: cluster.status.get("recovery"))
@@ -179,7 +181,7 @@ def test_15_among_two_hundred_that_wait_a_healthy_one_is_looked_after(
     print(f"restored within {max(waits):.1f} s, the median {sorted(waits)[len(waits) // 2]:.2f} s")
     assert max(waits) < PROMPT
     assert cluster.uids() == before, "nobody was restarted for it"
-    assert load.errors == Counter()
+    assert load.unfelt()
     assert load.check() > 50
 
 

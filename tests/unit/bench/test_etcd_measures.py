@@ -10,7 +10,6 @@ import pytest
 from e2e.bench.etcd_measures import (
     Figures,
     Growth,
-    Starts,
     Transfer,
     Upgrade,
     figures,
@@ -19,6 +18,7 @@ from e2e.bench.etcd_measures import (
     percentile,
 )
 from e2e.bench.measures import MIB
+from e2e.bench.resources import Starts
 from e2e.scenarios.etcd.linearizability import Operation
 
 GROWTH = Growth(15.0, (5.0, 4.0, 3.0))
