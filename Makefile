@@ -11,6 +11,7 @@ PYTHON    := .venv/bin/python
 KUBECTL   := .venv/bin/kubectl
 CLUSTERS  := $(PYTHON) -m e2e.cluster
 PYTEST    := $(PYTHON) -m pytest
+PARALLEL  := -n auto --dist worksteal
 HELM       = $(shell $(CLUSTERS) binary helm)
 NAMESPACE := platform-system
 
@@ -20,8 +21,8 @@ export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench lint format manifests \
-        charts lock install uninstall run docker-build docker-push deploy undeploy .venv
+.PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench dashboards lint \
+        format manifests charts lock install uninstall run docker-build docker-push deploy undeploy .venv
 
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
@@ -55,11 +56,11 @@ test: ## Everything a change must pass: lint, unit, API, container and end-to-en
 
 test-unit: .venv ## Pure parts and the library against an in-memory API; seconds, no root
 	@echo "==> unit tests"
-	@$(PYTEST) tests/unit -m "not long" $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/unit -m "not long" $(ARGS)
 
 test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes); no root
 	@echo "==> API tests"
-	@$(PYTEST) tests/api -m "not long" $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/api -m "not long" $(ARGS)
 
 test-containers: .venv ## Against the databases themselves, on the Docker that answers, else on one of our own (root)
 	@echo "==> container tests"
@@ -79,7 +80,7 @@ test-e2e: .venv ## Real pods on the local cluster, and its teardown unless it wa
 
 test-long: .venv ## Every end-to-end and container test, the long ones too, and every crash scenario on a real API server
 	@echo "==> every crash scenario, and long walks through random worlds"
-	@$(PYTEST) tests/unit -m long --timeout 3600 $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
 	@$(PYTEST) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with every version"
@@ -90,6 +91,10 @@ test-long: .venv ## Every end-to-end and container test, the long ones too, and 
 bench: .venv ## How fast and how small, against the bare API in the same run; slow is no failure (ARGS=--quick)
 	@$(PYTHON) -m e2e.bench $(ARGS)
 	@$(PYTHON) -m e2e.bench.etcd $(filter --quick,$(ARGS))
+	@$(PYTHON) -m e2e.bench.redis $(filter --quick,$(ARGS))
+
+dashboards: .venv ## Pictures of the dashboards in docs/pictures, of what the cluster does for a while (ARGS="--minutes 3")
+	@$(PYTHON) -m e2e.pictures $(ARGS)
 
 lint: .venv charts ## Style, types, layers, charts, and that generated files are as generated
 	@echo "==> lint"
@@ -114,7 +119,7 @@ format: .venv ## Put the code into shape
 GENERATED := .
 A_FILE_A_CRD = function end() {if (plural) printf "%s", text > (crds "/" plural ".yaml"); text = plural = ""} \
                /^---$$/ {end(); next} {text = text $$0 "\n"} /^    plural: / {plural = $$2} END {end()}
-manifests: .venv ## Write CRDs and their reference pages from each api.py, and what charts can be told from charts/values
+manifests: .venv ## Write CRDs and their reference pages from each api.py, what charts can be told, dashboards
 	@for operator in $(OPERATORS); do \
 	    crds=$(GENERATED)/charts/$$operator-operator/files/crds; \
 	    mkdir -p $$crds $(GENERATED)/docs/reference; \
@@ -123,6 +128,8 @@ manifests: .venv ## Write CRDs and their reference pages from each api.py, and w
 	    $(PYTHON) -m operators.$$operator reference > $(GENERATED)/docs/reference/$$operator.md; \
 	done
 	@$(PYTHON) -m charts.values $(GENERATED)
+	@$(PYTHON) -m dashboards $(GENERATED)
+	@$(PYTHON) -m dashboards.rules $(GENERATED)
 
 charts: .venv ## Bring the charts' dependencies (all of this repository) into place
 	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \

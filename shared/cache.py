@@ -11,7 +11,7 @@ So each read gives an object of the reader's own.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shared import metrics
@@ -72,6 +72,10 @@ class Cache:
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
         """The resource's objects of a kind, by name."""
         return [_unpacked(self._kept[kind][place]) for place in sorted(self._places[kind].get(key, ()))]
+
+    def all(self, kind: Kind) -> Iterator[Obj]:
+        """Every object of a kind as it is now, one by one; from any thread."""
+        return (_unpacked(kept) for kept in list(self._kept[kind].values()))
 
     def keys(self, kind: Kind) -> list[Key]:
         """Every resource that has an object of the kind."""

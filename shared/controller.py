@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
@@ -14,6 +14,7 @@ from shared.kube import Kind, Kube, Obj
 from shared.plan import Call, Plan
 from shared.queue import Key
 from shared.rotation import Made, Order
+from shared.states import Sample
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")
@@ -39,6 +40,8 @@ class Controller(Generic[Resource, Observed]):
         issue: makes certificates; raises OSError.
         application: app.kubernetes.io/name of its objects, by which they are told from those of the operator's other
             kinds (`ownership.key_of`); empty where there is no other.
+        states: pure; what a resource is in, as metrics, beside what is common to all (`states.common`).
+        certificate_ends: pure; when the certificates that were seen end.
     """
 
     operator: str
@@ -50,6 +53,8 @@ class Controller(Generic[Resource, Observed]):
     call: Callable[[Call], Awaitable[None]] = _no_calls
     issue: Callable[[Order], Awaitable[Made]] = make
     application: str = ""
+    states: Callable[[Obj], Iterable[Sample]] = lambda _: ()
+    certificate_ends: Callable[[Observed], Iterable[datetime]] = lambda _: ()
 
     @property
     def name(self) -> str:

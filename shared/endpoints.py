@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import prometheus_client
 from aiohttp import web
+from prometheus_client.exposition import choose_encoder
 
 from shared.kube import Kind, Kube, KubeError, Obj, Unavailable
 
@@ -43,11 +44,11 @@ def probe(*checks: Check) -> Handler:
     return answer
 
 
-async def scrape(_: web.Request) -> web.Response:
-    """All metrics in Prometheus's text format."""
-    return web.Response(
-        body=prometheus_client.generate_latest(), headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST}
-    )
+async def scrape(request: web.Request) -> web.Response:
+    """All metrics in Prometheus's text format, or in OpenMetrics', with exemplars, for who asks for it."""
+    encode, content_type = choose_encoder(", ".join(request.headers.getall("Accept", ())))
+    body = await asyncio.to_thread(encode, prometheus_client.REGISTRY)  # thousands of resources take a moment
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 class Verdict(NamedTuple):

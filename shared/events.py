@@ -53,6 +53,11 @@ class Event:
         return cls(regarding, reason, message[:MESSAGE_LIMIT], warning)
 
     @property
+    def kind(self) -> str:
+        """The type that Kubernetes gives it."""
+        return "Warning" if self.warning else "Normal"
+
+    @property
     def name(self) -> str:
         """The same for the same event, so that repeats meet, even across a restart of the operator."""
         digest = hashlib.sha256(f"{self.regarding['uid']}\0{self.reason}\0{self.message}".encode()).hexdigest()
@@ -89,6 +94,7 @@ class Recorder:
             event = await backlog.get()
             try:
                 await self._write(event)
+                metrics.EVENTS.labels(event.regarding["kind"].lower(), event.kind, event.reason).inc()
             except KubeError as error:
                 metrics.EVENTS_DROPPED.inc()
                 log.debug("event %s not written: %s", event.reason, error)
@@ -135,7 +141,7 @@ class Recorder:
             "kind": EVENT.name,
             "metadata": {"name": event.name, "namespace": event.regarding["namespace"]},
             "involvedObject": event.regarding,
-            "type": "Warning" if event.warning else "Normal",
+            "type": event.kind,
             "reason": event.reason,
             "message": event.message,
             "source": {"component": self._component},

@@ -50,6 +50,12 @@ REST_REQUESTS = Counter(
     "rest_client_requests", "Requests to the API server by status code.", ["code", "method", "host"]
 )
 LEADER = Gauge("leader_election_master_status", "1 for the replica that leads, 0 for one that stands by.", ["name"])
+TIME_TO_READY = Histogram(
+    "platform_time_to_ready_seconds",
+    "Time from a change of a spec until the resource is as it says.",
+    ["controller"],
+    buckets=(1, 2.5, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600),
+)
 LAST_SUCCESS = Gauge(
     "platform_last_reconcile_success_timestamp_seconds",
     "When a reconcile last succeeded, in Unix time.",
@@ -82,6 +88,11 @@ CERTIFICATE_RENEWAL_ERRORS = Counter(
     "platform_certificate_renewal_errors", "Certificates that were due and could not be made or kept."
 )
 CACHED_OBJECTS = Gauge("platform_cached_objects", "Objects held in a controller's cache.", ["controller", "kind"])
+EVENTS = Counter(
+    "platform_events",
+    "Kubernetes events written, repeats too; the controller is the kind that they tell of, in lower case.",
+    ["controller", "type", "reason"],
+)
 EVENTS_DROPPED = Counter("platform_events_dropped", "Kubernetes events not written: too many, or refused.")
 
 
@@ -89,5 +100,5 @@ def show_from_the_start(controller: str) -> None:
     """Show a controller's results as 0 before there are any, as controller-runtime does: a rate needs a first value."""
     for result in ("success", "requeue_after", "error", "terminal_error"):
         RECONCILES.labels(controller=controller, result=result)
-    for metric in (RECONCILE_ERRORS, TERMINAL_ERRORS, PANICS, RECONCILE_TIME, ACTIVE_WORKERS):
+    for metric in (RECONCILE_ERRORS, TERMINAL_ERRORS, PANICS, RECONCILE_TIME, TIME_TO_READY, ACTIVE_WORKERS):
         metric.labels(controller=controller)

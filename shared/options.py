@@ -41,6 +41,7 @@ class Options:
             empty for one made at start.
         certificate_hosts: DNS names and IP addresses that a certificate of our own making is for.
         certificate_lifetime: how long it is valid.
+        password_overlap: how long a database's former password is good still, once the new one is used.
         webhook_configurations: name of the Mutating- and of the ValidatingWebhookConfiguration whose caBundle is kept;
             empty where that is somebody else's to do.
         image_repository: where operand images come from if a resource names only a version.
@@ -72,6 +73,7 @@ class Options:
     certificates: str
     certificate_hosts: tuple[str, ...]
     certificate_lifetime: float
+    password_overlap: float
     webhook_configurations: str
     log_level: str
     log_format: str
@@ -214,6 +216,7 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
     )
     flag("--certificate-hosts", "localhost", "names that a certificate of ours is for, comma-separated", type=_names)
     flag("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=_seconds)
+    flag("--password-overlap", "600", "seconds for which a former password is good still (redis)", type=_seconds)
     flag("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle to keep")
 
     flag("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))

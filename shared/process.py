@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, tracing
+from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, states, tracing
 from shared.certificates import Certificates, certificates_of
 from shared.connection import Bounded, Configuration, HttpTransport, load_configuration
 from shared.controller import Controller
@@ -122,8 +122,15 @@ class Lane:
         """Every resource that it knows."""
         return self.cache.keys(self.controller.kind)
 
+    @property
+    def resources(self) -> states.Resources:
+        """Its resources, as metrics show them."""
+        kind, seen = self.controller.kind, self._reconciler.certificate_expiry
+        return states.Resources(kind, lambda: self.cache.all(kind), self.controller.states, seen)
+
     def open(self, workers: int) -> set[asyncio.Task[None]]:
         """Look at every resource, by so many workers."""
+        self._reconciler.begin()
         self.queue.open()
         for key in self.keys:
             self.queue.add(key)
@@ -265,7 +272,8 @@ class Process:
         """Reconcile until we no longer lead, or are told to end."""
         workers = {task for lane in self._lanes for task in lane.open(self._options.workers)}
         try:
-            await asyncio.wait({lost, *workers}, return_when=asyncio.FIRST_COMPLETED)
+            with states.shown(*(lane.resources for lane in self._lanes)):
+                await asyncio.wait({lost, *workers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for lane in self._lanes:
                 lane.queue.close()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shared import metrics
+from shared import metrics, tracing
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 60.0
@@ -129,7 +129,7 @@ class Queue:
 
     def done(self, key: Key) -> None:
         """The caller is finished with the key; if it was added meanwhile, it waits again."""
-        self._work.observe(self._clock() - self._handled.pop(key))
+        self._work.observe(self._clock() - self._handled.pop(key), tracing.exemplar())
         if key in self._since:
             self._waiting.append(key)
             self._wakeup.set()
@@ -158,4 +158,4 @@ class Queue:
 
     def _ages(self) -> list[float]:
         now = self._clock()
-        return [now - since for since in self._handled.values()]
+        return [now - since for since in list(self._handled.values())]  # at once: a scrape counts in a thread

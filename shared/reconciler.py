@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from shared.executor import Executor, Permit, always
 from shared.kube import Kube, Obj
 from shared.plan import Plan, Progress, Verdict
 from shared.queue import Key, Queue
+from shared.readiness import Readiness
 from shared.spec import InvalidSpec
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,9 @@ class Reconciler:
     Args:
         clock: the wall clock that plans and transitions see.
         permit: asked before each step on the database (`Executor`).
+
+    Attributes:
+        certificate_expiry: when the first certificate of a resource ends, in Unix time, as it was last seen.
     """
 
     def __init__(
@@ -62,6 +66,13 @@ class Reconciler:
         self._recorder = recorder
         self._clock = clock
         self._executor = Executor(controller, kube=kube, cache=cache, recorder=recorder, permit=permit)
+        self._readiness = Readiness(controller.name)
+        self.certificate_expiry: dict[Key, float] = {}
+
+    def begin(self) -> None:
+        """Know nothing of what was: another may have led meanwhile."""
+        self._readiness.clear()
+        self.certificate_expiry.clear()
 
     async def work(self) -> None:
         """Be one worker, for ever."""
@@ -71,15 +82,18 @@ class Reconciler:
             key = await self._queue.get()
             busy.inc()
             started = time.perf_counter()
-            try:
-                with tracing.span("reconcile", namespace=key.namespace, resource=key.name):
+            with tracing.trace(
+                "reconcile", kind=self._controller.kind.name, namespace=key.namespace, resource=key.name
+            ):
+                try:
                     result = await self.reconcile(key)
                     tracing.note(result=result)
-                metrics.RECONCILES.labels(controller=name, result=result).inc()
-            finally:
-                metrics.RECONCILE_TIME.labels(controller=name).observe(time.perf_counter() - started)
-                busy.dec()
-                self._queue.done(key)
+                    metrics.RECONCILES.labels(controller=name, result=result).inc()
+                finally:
+                    took = time.perf_counter() - started
+                    metrics.RECONCILE_TIME.labels(controller=name).observe(took, tracing.exemplar())
+                    busy.dec()
+                    self._queue.done(key)
 
     async def reconcile(self, key: Key) -> str:
         """Make one resource as its spec says, as far as can be done now.
@@ -90,7 +104,10 @@ class Reconciler:
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None or obj["metadata"].get("deletionTimestamp"):
             self._queue.forget_failures(key)  # what it owned goes by owner references
+            self._readiness.forget(key)
+            self.certificate_expiry.pop(key, None)
             return "success"
+        self._readiness.look(key, obj, self._clock())
         try:
             plan = await self._converge(key, obj)
         except kube.Conflict as error:
@@ -116,6 +133,7 @@ class Reconciler:
         for _ in range(ROUNDS):
             with tracing.span("observe"):
                 seen = await self._controller.observe(resource, self._cache, self._kube)
+            self._note_certificates(key, self._controller.certificate_ends(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._clock())
             if not await self._executor.execute(obj, plan.actions):
@@ -126,11 +144,20 @@ class Reconciler:
         return plan
 
     async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:
-        """Write the status if it changed, and tell of a turn in the resource's story."""
+        """Make the status say how far a resource is."""
+        if await self._write(resource, reported, verdict):
+            self._readiness.told(_key(resource), verdict, self._clock())
+
+    async def _write(self, resource: Obj, reported: Obj, verdict: Verdict) -> bool:
+        """Write the status if it changed, and tell of a turn in the resource's story.
+
+        Returns:
+            Whether there still is a resource.
+        """
         composed = status.compose(resource, reported, verdict, kube.now_rfc3339())
         patch = status.change(resource, composed)
         if patch is None:
-            return
+            return True
         metadata = resource["metadata"]
         # What the status tells of is this very version: not a later spec, nor a later resource of the same name.
         patch["metadata"] = {"resourceVersion": metadata["resourceVersion"]}
@@ -139,10 +166,18 @@ class Reconciler:
             write = self._kube.merge(kind, namespace, name, patch, subresource="status")
             await self._cache.written(kind, namespace, name, write)
         except kube.NotFound:
-            return
+            return False
         if status.condition(resource, status.READY).get("reason") != verdict.reason:
             log.info("%s: %s: %s", _key(resource), verdict.reason, verdict.message)
             self._recorder.record(Event.about(resource, verdict.reason, verdict.message, warning=verdict.warning))
+        return True
+
+    def _note_certificates(self, key: Key, ends: Iterable[datetime]) -> None:
+        first = min(ends, default=None)
+        if first is None:
+            self.certificate_expiry.pop(key, None)
+        else:
+            self.certificate_expiry[key] = first.timestamp()
 
     def _retry(self, key: Key, *, at_least: float = 0.0) -> str:
         metrics.RECONCILE_ERRORS.labels(controller=self._controller.name).inc()
@@ -175,7 +210,10 @@ class Reconciler:
         if obj is None:
             return
         try:
-            await self._report(obj, await self._what_runs(obj) | change, verdict)
+            reported = await self._what_runs(obj) | change
+            if "reason" in reported:  # beside the phase, for those whose API has it
+                reported["reason"] = verdict.message
+            await self._report(obj, reported, verdict)
         except kube.KubeError as error:
             log.warning("%s: status not written: %s", key, error)
 

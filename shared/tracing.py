@@ -23,14 +23,19 @@ _NO_SPAN: AbstractContextManager[Any] = contextlib.nullcontext()
 _tracer: Any = None
 
 
-def span(name: str, **attributes: str | int) -> AbstractContextManager[Any]:
-    """A span around a piece of work; an exception that leaves it is its error.
+def trace(name: str, **attributes: str | int) -> AbstractContextManager[Any]:
+    """A span that begins a trace; an exception that leaves it is its error.
 
     Args:
         name: what is done, without what it is done to: there are few names.
         attributes: what it is done to.
     """
     return _NO_SPAN if _tracer is None else _tracer.start_as_current_span(name, attributes=attributes)
+
+
+def span(name: str, **attributes: str | int) -> AbstractContextManager[Any]:
+    """A span around a part of what a trace is of; none outside of any, such as around the renewal of a Lease."""
+    return _NO_SPAN if trace_id() is None else trace(name, **attributes)
 
 
 def note(**attributes: str | int) -> None:
@@ -49,6 +54,16 @@ def trace_id() -> str | None:
 
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else None
+
+
+def exemplar() -> dict[str, str] | None:
+    """What leads from a measurement to the current trace; None if there is none, or it is not sent anywhere."""
+    if _tracer is None:
+        return None
+    from opentelemetry import trace
+
+    context = trace.get_current_span().get_span_context()
+    return {"trace_id": trace.format_trace_id(context.trace_id)} if context.trace_flags.sampled else None
 
 
 @contextlib.asynccontextmanager

@@ -41,7 +41,19 @@ EVERYTHING: Obj = {
         }
     },
     "certificates": {"source": "certManager"},
-    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"}},
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
+        "dashboards": {"enabled": True, "labels": {"team": "storage"}},
+        "prometheusRule": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "alertLabels": {"team": "storage"},
+            "disabled": ["PlatformResourcePaused"],
+            "dashboardsUrl": "https://grafana.example.com/",
+            "runbooksUrl": "https://git.example.com/platform/",
+            "thresholds": {"unreadySeconds": 600},
+        },
+    },
     "networkPolicy": {"enabled": True},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}],

@@ -1,6 +1,8 @@
-"""What the crash harness counted, at the end of a session; and time for Hypothesis."""
+"""What the crash harness counted, at the end of a session, by all its processes; and time for Hypothesis."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +22,17 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def scoreboard(pytestconfig: pytest.Config) -> Scoreboard:
     return pytestconfig.stash[_BOARD]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["crash harness"] = session.config.stash[_BOARD].counts
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_BOARD].add(getattr(node, "workeroutput", {}).get("crash harness", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -53,9 +53,34 @@ SERVICE_MONITOR = struct(
             port=TEXT,
             path={"type": "string"},
             scheme=one_of("http", "https"),
+            honorLabels={"type": "boolean"},
             interval={"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"},
             bearerTokenFile={"type": "string"},
             tlsConfig=struct(serverName=TEXT, ca=struct(secret=struct("key", name=TEXT, key=TEXT))),
+        ),
+    },
+)
+
+DURATION: Obj = {"type": "string", "pattern": "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$"}
+
+PROMETHEUS_RULE = struct(
+    groups={
+        "type": "array",
+        "items": struct(
+            "name",
+            name=TEXT,
+            rules={
+                "type": "array",
+                "items": struct(
+                    "expr",
+                    alert={"type": "string"},
+                    record={"type": "string"},
+                    expr=TEXT,
+                    labels=LABELS,
+                    annotations=LABELS,
+                    **{"for": DURATION},
+                ),
+            },
         ),
     },
 )
@@ -78,4 +103,5 @@ CRDS = (
     crd("cert-manager.io", "v1", "Issuer", ISSUER),
     crd("cert-manager.io", "v1", "Certificate", CERTIFICATE),
     crd("monitoring.coreos.com", "v1", "ServiceMonitor", SERVICE_MONITOR),
+    crd("monitoring.coreos.com", "v1", "PrometheusRule", PROMETHEUS_RULE),
 )

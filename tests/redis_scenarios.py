@@ -7,9 +7,12 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
 
 from operators.redis.__main__ import clusters
 from operators.redis.api import API
+from shared.authority import fulfil
 from shared.kube import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -22,6 +25,8 @@ from shared.kube import (
     Obj,
 )
 from shared.options import parse_options
+from shared.rotation import Order
+from shared.testing.harness import NOW
 from shared.testing.scenario import (
     Scenario,
     Stage,
@@ -199,6 +204,28 @@ def _encoded(**texts: str) -> dict[str, str]:
 
 
 AUTH: Obj = {"auth": {"secretName": "secret"}}
+TLS: Obj = {"tls": {"mode": "secret", "secretName": "certificate"}}
+
+
+@cache
+def _certificate(authority: str) -> dict[str, str]:
+    """What a Secret holds that an authority of this name vouches for; the same in every world, whatever its time."""
+    begins, ends = NOW - timedelta(days=1), NOW + timedelta(days=89)
+    root = fulfil(Order(authority, (), begins, None, None, NOW + timedelta(days=1799))).authority
+    hosts = (f"*.{NAME}.default.svc", f"{NAME}-client.default.svc", "localhost")
+    made = fulfil(Order("server", hosts, begins, ends, root, None, client=True)).serving
+    assert root
+    assert made
+    return {"tls.crt": made.certificate, "tls.key": made.key, "ca.crt": root.certificate}
+
+
+def given_certificate(authority: str = "first") -> Step:
+    return create(SECRET, "certificate", type="kubernetes.io/tls", data=_encoded(**_certificate(authority)))
+
+
+def other_certificate(authority: str) -> Step:
+    """Another authority vouches for the nodes, and the operator looks again."""
+    return untold(edit(SECRET, {"data": _encoded(**_certificate(authority))}, "certificate"))
 
 
 def assigned(slots: int) -> Step:
@@ -328,6 +355,7 @@ SCENARIOS = (
         counted=False,
     ),
     Scenario("encrypted", (cluster(6, tls={"mode": "self"}),)),
+    Scenario("another authority", (other_certificate("second"),), given=(given_certificate(), cluster(6, **TLS))),
     Scenario("with a password, and its Secret appears", (cluster(6, **AUTH), given_password())),
     Scenario("another password", (other_password("two"), later(7200)), given=(given_password(), cluster(6, **AUTH))),
     Scenario("a password for the first time", (given_password(), cluster(6, **AUTH), later(7200)), given=(cluster(6),)),

@@ -247,6 +247,7 @@ async def a_slot_moves(lab: Lab) -> None:
     await tell.asks("c", "CLUSTER", "SETSLOT", FOO, "NODE", "{a}")
     lab.told.append(f"MIGRATE the last: {await server.ask(*_migration(address, '{foo}b'))}")
     await tell.asks("a", "CLUSTER", "SETSLOT", FOO, "NODE", "{a}")
+    await lab.wait(SEEN)  # until c has heard of it, it says ASK
     await tell.asks("c", "GET", "foo")
     await tell.asks("c", "CLUSTER", "SETSLOT", FOO, "NODE", "{a}")
     await tell.asks("c", "GET", "foo")

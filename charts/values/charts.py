@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from charts.values.operator import Global, Image, ImageRepository, Operator, Rbac, Values
+from charts.values.base import Values
+from charts.values.operator import Global, Image, ImageRepository, Metrics, Operator, Rbac
+from charts.values.rules import EtcdRule, MemcachedRule, RedisRule
+
+_RULE = "Alerts and recording rules for the Prometheus operator; docs/runbook/alerts.md tells of each."
+_METRICS = "Prometheus metrics of the operator."
+
+
+class MemcachedMetrics(Metrics):
+    """Metrics, and what watches them."""
+
+    prometheus_rule: MemcachedRule = Field(MemcachedRule(), description=_RULE)
 
 
 class MemcachedOperator(Operator):
     """The values of charts/memcached-operator."""
 
     image: Image = Field(Image(repository="platform/memcached-operator"), description="The operator's image.")
+    metrics: MemcachedMetrics = Field(MemcachedMetrics(), description=_METRICS)
     operand_image_repository: ImageRepository = Field(
         "memcached", description="Where memcached's images come from if a resource names a version only."
     )
@@ -32,10 +44,17 @@ class EtcdRbac(Rbac):
     cert_manager: bool = _CERT_MANAGER
 
 
+class EtcdMetrics(Metrics):
+    """Metrics, and what watches them."""
+
+    prometheus_rule: EtcdRule = Field(EtcdRule(), description=_RULE)
+
+
 class EtcdOperator(Operator):
     """The values of charts/etcd-operator."""
 
     image: Image = Field(Image(repository="platform/etcd-operator"), description="The operator's image.")
+    metrics: EtcdMetrics = Field(EtcdMetrics(), description=_METRICS)
     operand_image_repository: ImageRepository = Field(
         "etcd",
         description="Where etcd's images come from if a resource names a version only: where your registry keeps them, "
@@ -53,10 +72,17 @@ class RedisRbac(Rbac):
     cert_manager: bool = _CERT_MANAGER
 
 
+class RedisMetrics(Metrics):
+    """Metrics, and what watches them."""
+
+    prometheus_rule: RedisRule = Field(RedisRule(), description=_RULE)
+
+
 class RedisOperator(Operator):
     """The values of charts/redis-operator."""
 
     image: Image = Field(Image(repository="platform/redis-operator"), description="The operator's image.")
+    metrics: RedisMetrics = Field(RedisMetrics(), description=_METRICS)
     operand_image_repository: ImageRepository = Field(
         "redis",
         description="Where Redis' images come from if a resource names a version only: where your registry keeps them, "

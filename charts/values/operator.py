@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 
+from charts.values.base import Values
 from charts.values.kubernetes import Affinity, Labels, LabelSelector, LocalName, Strings, Text, Variable
+from charts.values.rules import PrometheusRule
 from shared.podspec import ResourceRequirements, Toleration, TopologySpread
 
 Port = Annotated[int, Field(ge=1024, le=65535, json_schema_extra={"not": {"const": 8081}})]
@@ -16,12 +17,6 @@ Port = Annotated[int, Field(ge=1024, le=65535, json_schema_extra={"not": {"const
 Seconds = Annotated[int, Field(ge=1)]
 Namespace = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 ImageRepository = Annotated[str, Field(pattern=r"^\S+$")]
-
-
-class Values(BaseModel):
-    """A part of a chart's values: camelCase outside, and nothing in it but its fields."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
 class Global(BaseModel):
@@ -154,6 +149,18 @@ class ServiceMonitor(Values):
     operands: OperandMonitor = Field(OperandMonitor(), description="The same for what the operator runs.")
 
 
+class Dashboards(Values):
+    """Dashboards for Grafana."""
+
+    enabled: bool = Field(
+        False, description="Make a ConfigMap with the dashboards; its data is from the ServiceMonitors' targets."
+    )
+    labels: Labels = Field({"grafana_dashboard": "1"}, description="Labels by which Grafana's sidecar finds it.")
+    annotations: Strings = Field(
+        {"grafana_folder": "Platform"}, description="Annotations of it: the folder, as the sidecar is set to read it."
+    )
+
+
 class Metrics(Values):
     """Prometheus metrics of the operator."""
 
@@ -164,6 +171,10 @@ class Metrics(Values):
         description="HTTPS, for accounts that may get /metrics (see the role -metrics-reader); false: HTTP, for all.",
     )
     service_monitor: ServiceMonitor = Field(ServiceMonitor(), description="Scraping by the Prometheus operator.")
+    dashboards: Dashboards = Field(Dashboards(), description="Dashboards, for a Grafana that finds them.")
+    prometheus_rule: PrometheusRule = Field(
+        PrometheusRule(), description="Alerts and recording rules for the Prometheus operator."
+    )
 
 
 class NetworkPolicy(Values):

@@ -29,7 +29,8 @@ ROUTE_PROTOCOL = "241"
 LAST_RESORT = "9000"  # metric of the blackholes: any other route goes before them
 OWN_PORTS = range(12000, 30000)
 
-_given: set[int] = set()
+_given: list[socket.socket] = []
+"""Names on this machine, one a port, that nobody else can have until this process ends."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,19 @@ def first_address(network: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nothing listens on at 127.0.0.1 now, all different, and none of them given to anybody else of this process.
+    """Ports nothing listens on at 127.0.0.1 now, all different, and none of them given to anybody else who still runs.
 
     They lie below NodePorts (30000 and up) and those that the kernel gives to connections by itself (32768 and up): one
     of these may be taken again before it is listened on.
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = secrets.choice(OWN_PORTS)
+        port, name = secrets.choice(OWN_PORTS), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with socket.socket() as tried, suppress(OSError):
             tried.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                ports.append(port)
+            name.bind(f"\0platform-port-{port}")
+            _given.append(name)
+            ports.append(port)
     return ports
 
 

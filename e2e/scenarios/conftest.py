@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.scenarios.commands import ROOT, SYSTEM, Helm, Kubectl
-from e2e.scenarios.operator import Operator
+from e2e.scenarios.operator import Account, Operator
 from e2e.scenarios.release import Release
 
 
@@ -71,3 +71,21 @@ def etcd_operator(system: Kubectl) -> Operator:
 @pytest.fixture
 def redis_operator(system: Kubectl) -> Operator:
     return Operator(system, "redis")
+
+
+@pytest.fixture
+def account(kubectl: Kubectl) -> Iterator[Account]:
+    """Makes ServiceAccounts with the ClusterRoles that are named, and gives their tokens."""
+    bound: list[str] = []
+
+    def make(name: str, *roles: str) -> str:
+        kubectl("create", "serviceaccount", name)
+        for role in roles:
+            bound.append(f"{kubectl.namespace}-{name}-{role}")
+            who = f"--serviceaccount={kubectl.namespace}:{name}"
+            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", who)
+        return kubectl("create", "token", name).strip()
+
+    yield make
+    for binding in bound:
+        kubectl("delete", "clusterrolebinding", binding)

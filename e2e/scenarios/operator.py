@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from e2e.scenarios.commands import RELEASE, Kubectl, until
 
 CONTAINER = "operator"
+
+Account = Callable[..., str]
+"""Makes a ServiceAccount of a name with the ClusterRoles that are named, and gives its token."""
 
 
 class Operator:
@@ -45,6 +49,11 @@ class Operator:
         """What its Lease says."""
         spec: dict[str, Any] = self.system.get("lease", self.lease_name)["spec"]
         return spec
+
+    @property
+    def authority(self) -> bytes:
+        """The CA of its certificate, which the Prometheus operator takes from the same Secret, as PEM."""
+        return base64.b64decode(self.system.get("secret", f"{self.name}-certificates")["data"]["ca.crt"])
 
     @property
     def holder(self) -> str:

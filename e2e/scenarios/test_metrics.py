@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +11,18 @@ from e2e.cluster.pki import Authority
 from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
 from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import Operator
+from e2e.scenarios.operator import Account, Operator
 from e2e.scenarios.prometheus import Prometheus, job_of
 from e2e.scenarios.release import Release
 
 LOGIN = ("app", "secret")
 
-Account = Callable[..., str]
-
-
-@pytest.fixture
-def account(kubectl: Kubectl) -> Iterator[Account]:
-    """Makes ServiceAccounts with the ClusterRoles that are named, and gives their tokens."""
-    bound: list[str] = []
-
-    def make(name: str, *roles: str) -> str:
-        kubectl("create", "serviceaccount", name)
-        for role in roles:
-            bound.append(f"{kubectl.namespace}-{name}-{role}")
-            who = f"--serviceaccount={kubectl.namespace}:{name}"
-            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", who)
-        return kubectl("create", "token", name).strip()
-
-    yield make
-    for binding in bound:
-        kubectl("delete", "clusterrolebinding", binding)
-
 
 @pytest.fixture
 def authority(operator: Operator, tmp_path: Path) -> Path:
     """A file with the CA of the operator's certificate, which the Prometheus operator takes from the same Secret."""
-    held = operator.system.get("secret", f"{operator.name}-certificates")["data"]["ca.crt"]
     file = tmp_path / "ca.crt"
-    file.write_bytes(base64.b64decode(held))
+    file.write_bytes(operator.authority)
     return file
 
 
@@ -112,27 +86,3 @@ def test_prometheus_scrapes_every_replica_of_the_operator_with_a_token(
         assert [labels["pod"] for labels, _ in leads] == [operator.leader()["metadata"]["name"]]
         for name in ("controller_runtime_reconcile_total", "workqueue_depth", "rest_client_requests_total"):
             assert {labels["pod"] for labels, _ in prometheus.ask(name)} == pods, name
-
-
-def test_metrics_are_for_accounts_that_may_read_them(operator: Operator, account: Account, authority: Path) -> None:
-    address = operator.pods[0]["status"]["podIP"]
-    trusting = ssl.create_default_context(cafile=str(authority))
-    trusting.check_hostname = False  # asked by its address, which changes
-
-    def status(token: str | None) -> int:
-        request = urllib.request.Request(f"https://{address}:8443/metrics")
-        if token is not None:
-            request.add_header("Authorization", f"Bearer {token}")
-        try:
-            with urllib.request.urlopen(request, context=trusting, timeout=10) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as refused:
-            return refused.code
-
-    assert status(None) == 401
-    assert status("nobodys") == 401
-    assert status(account("stranger")) == 403
-    token = account("prometheus", f"{operator.name}-metrics-reader")
-    until("the role is known to all", lambda: status(token) == 200, seconds=10)
-    with pytest.raises(OSError, match=r"refused|reset|timed out"):
-        urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5)

@@ -26,6 +26,7 @@ else:
     from operators.etcd.observer import observer
     from operators.etcd.plan import Planner
     from operators.etcd.settings import Settings
+    from operators.etcd.states import backup_states, cluster_states
     from shared import process
     from shared.controller import Controller
     from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
@@ -59,6 +60,8 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         plan=Planner(settings_of(options)).plan,
         call=partial(execute, connect),
         application="etcd",
+        states=cluster_states,
+        certificate_ends=lambda seen: seen.secrets.expires.values(),
     )
 
 
@@ -79,6 +82,7 @@ def backups(
         observe=backup_observe.observer(settings, connect),
         plan=backup_plan.Planner(settings).plan,
         application=backup_pods.APPLICATION,
+        states=backup_states,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from aiohttp.http_exceptions import LineTooLong
 
 from operators.etcd import answers
 from operators.etcd.database import Access, Endpoint, EtcdError, Unreachable
-from shared import tls
+from shared import tls, tracing
 
 QUESTION = 5.0
 """Seconds until a question counts as not answered."""
@@ -62,19 +62,23 @@ class Wire:
             within: seconds for all of it.
         """
         whole = aiohttp.ClientTimeout(total=within)
-        async with self._sent(f"{self._url}/v3/{path}", path, whole, body, token) as answer:
-            return self._understood(path, _json(read), await answer.read())
+        with self._traced(path):
+            async with self._sent(f"{self._url}/v3/{path}", path, whole, body, token) as answer:
+                return self._understood(path, _json(read), await answer.read())
 
     async def get(self, path: str, read: Callable[[Any], Answer]) -> Answer:
         """What everybody is told."""
         whole = aiohttp.ClientTimeout(total=QUESTION)
-        async with self._sent(f"{self._url}/{path}", path, whole) as answer:
-            return self._understood(path, _json(read), await answer.read())
+        with self._traced(path):
+            async with self._sent(f"{self._url}/{path}", path, whole) as answer:
+                return self._understood(path, _json(read), await answer.read())
 
     async def metrics(self, read: Callable[[str], Answer]) -> Answer:
         """What Prometheus is told."""
-        async with self._sent(self._metrics, "metrics", aiohttp.ClientTimeout(total=QUESTION)) as answer:
-            return self._understood("metrics", lambda text: read(text.decode()), await answer.read())
+        whole = aiohttp.ClientTimeout(total=QUESTION)
+        with self._traced("metrics"):
+            async with self._sent(self._metrics, "metrics", whole) as answer:
+                return self._understood("metrics", lambda text: read(text.decode()), await answer.read())
 
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
         """A stream's answers, one a line."""
@@ -94,6 +98,9 @@ class Wire:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    def _traced(self, path: str) -> AbstractContextManager[object]:
+        return tracing.span(f"etcd {path}", server=self.who)
 
     @asynccontextmanager
     async def _sent(

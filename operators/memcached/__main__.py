@@ -19,6 +19,7 @@ else:
     from operators.memcached import api, certificates, database
     from operators.memcached.observe import Observed, observer
     from operators.memcached.plan import Planner
+    from operators.memcached.states import states
     from shared import process
     from shared.controller import Controller
     from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
@@ -48,6 +49,8 @@ def controller(
         observe=observer(connect),
         plan=planner.plan,
         call=partial(certificates.refresh, connect),
+        states=states,
+        certificate_ends=lambda seen: seen.secrets.expires.values(),
     )
 
 

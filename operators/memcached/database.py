@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
+from shared import tracing
 from shared.tls import cause
 
 TIMEOUT = 5.0
@@ -217,9 +218,12 @@ class _Connection:
     @asynccontextmanager
     async def _asked(self, command: str, more: bytes = b"", *, told: str | None = None) -> AsyncIterator[None]:
         """Send a command, for its answer to be read; where that fails, the connection is out of step, and ends."""
+        what = f"answer to {told or command!r}"
         try:
-            what = f"answer to {told or command!r}"
-            with _told(self.address, what, self._timeout, tls=self._tls is not None, proven=self._proven):
+            with (
+                tracing.span(f"memcached {told or command}", server=str(self.address)),
+                _told(self.address, what, self._timeout, tls=self._tls is not None, proven=self._proven),
+            ):
                 async with asyncio.timeout(self._timeout):
                     self._writer.write(f"{command}\r\n".encode() + more)
                     await self._writer.drain()

@@ -7,10 +7,12 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from operators.memcached.api import Memcached
 from operators.memcached.template import USERS_KEY
 from shared import pem
+from shared.keyring import Held
 from shared.kube import Kube, Obj
 from shared.secrets import (
     AUTHORITY_KEY,
@@ -40,6 +42,7 @@ class Secrets:
         pair: the servers' certificate and its key.
         authority: certificates that vouch for clients.
         digest: of what servers read at their start alone; it changes only if that does, and tells nothing of it.
+        expires: when the servers' certificate ends, by its Secret's name; also where it has ended.
     """
 
     problem: Problem | None = None
@@ -47,6 +50,7 @@ class Secrets:
     pair: pem.Pair | None = field(default=None, repr=False)
     authority: str = field(default="", repr=False)
     digest: str = ""
+    expires: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def login(self) -> tuple[str, str] | None:
@@ -83,6 +87,7 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
     started: list[tuple[bytes, bytes]] = []  # what servers read at their start alone
     users = authority = ""
     pair = None
+    expires = _ends(resource, found)
     try:
         if auth is not None:
             secret = found[auth.secret_name]
@@ -100,8 +105,15 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
             if authority:
                 started.append((key_of(secret), authority.encode()))
     except Wrong as wrong_secret:
-        return Secrets(wrong_secret.problem)
-    return Secrets(None, users, pair, authority, digest(started))
+        return Secrets(wrong_secret.problem, expires=expires)
+    return Secrets(None, users, pair, authority, digest(started), expires)
+
+
+def _ends(resource: Memcached, found: Mapping[str, Obj | None]) -> dict[str, datetime]:
+    """When the certificate ends, by its Secret's name; nothing where there is none that can be read."""
+    tls = resource.spec.tls
+    held = Held.under(found[tls.secret_name]) if tls is not None else None
+    return {tls.secret_name: held.certificate.ends} if tls is not None and held is not None else {}
 
 
 def _wrong_with_users(text: str) -> str:

@@ -12,6 +12,7 @@ from operators.redis.observe import Observed
 from operators.redis.observer import observer
 from operators.redis.plan import Planner
 from operators.redis.settings import Settings
+from operators.redis.states import states
 from shared import process
 from shared.controller import Controller
 from shared.kube import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
@@ -26,6 +27,7 @@ def settings_of(options: Options) -> Settings:
         create_timeout=options.create_timeout,
         upgrade_timeout=options.upgrade_timeout,
         certificate_lifetime=options.certificate_lifetime,
+        password_overlap=options.password_overlap,
     )
 
 
@@ -43,6 +45,8 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         observe=observer(connect),
         plan=Planner(settings_of(options)).plan,
         call=partial(execute, connect),
+        states=states,
+        certificate_ends=lambda seen: seen.secrets.expires.values(),
     )
 
 

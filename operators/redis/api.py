@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from operators.redis.advice import lost_by, unwise
 from operators.redis.moves import CannotAssign, CannotMove, Move, assigned
 from operators.redis.pods import wrong_affinity
@@ -11,6 +13,7 @@ from operators.redis.reported import (
     RedisClusterStatus,
     assigned_moves,
     engine_of,
+    former_nodes,
     forming_nodes,
     recorded_nodes,
 )
@@ -116,6 +119,11 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def recorded_nodes(self) -> tuple[RecordedNode, ...]:
         """Its nodes as the status last told of them."""
         return recorded_nodes(self.reported)
+
+    @property
+    def former_nodes(self) -> Mapping[str, str]:
+        """Names of the pods that nodes were in that are gone for good, by the nodes' ids."""
+        return former_nodes(self.reported)
 
     @property
     def recorded_assigned(self) -> tuple[Move, ...]:

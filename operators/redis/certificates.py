@@ -4,8 +4,8 @@ Where tls.mode is self, Secret NAME-ca has the authority that signs, with its ke
 have a certificate each, and the authorities to trust (shared/issuing.py fills them). Where it is certManager, these two
 are cert-manager's, and where it is secret, the first is the user's.
 
-What nodes mount is a copy, NAME-nodes-tls: only what can be served with comes there, and each step by itself, so that at no
-time anybody is shown a certificate that they do not trust yet, whoever replaces the original by whatever:
+What nodes mount is a copy, NAME-nodes-tls: only what can be served with comes there, and each step by itself, so that
+at no time anybody is shown a certificate that they do not trust yet, whoever replaces the original by whatever:
 
 | step | nodes show | nodes trust | and only when |
 |---|---|---|---|

@@ -25,7 +25,7 @@ from redis.exceptions import RedisError as LibraryError
 
 from operators.redis.database import Access, Command, Connect, Denied, Endpoint, Loading, Refused, Server, Unreachable
 from operators.redis.resp import Partial, Replies, Wrong, packed, texts
-from shared import tls
+from shared import tls, tracing
 
 QUESTION = 5.0
 """Seconds until a question counts as not answered, and until a connection counts as not made."""
@@ -64,7 +64,8 @@ class Line:
             return []
         async with self._turn:
             try:
-                with self._told(commands[0]):
+                first = f"redis {_named(commands[0])}"
+                with tracing.span(first, server=self._who, commands=len(commands)), self._told(commands[0]):
                     wire = self._wire or await self._open()
                     return await self._exchange(wire, commands)
             except BaseException:  # what comes next on it would be taken for the answer to another question

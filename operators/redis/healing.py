@@ -189,7 +189,9 @@ def forget_gone(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     gone = [node for node in view.members if _forgettable(resource, seen, node)]
     if not gone:
         return PASS
-    if told := view.without(node.id for node in gone).settled:
+    # Of a master that is lost, too, a new node never hears what it owned.
+    lost = [master.id for master in view.masters if seen.lost(master.id)]
+    if told := view.without((*lost, *(node.id for node in gone))).settled:
         names = ", ".join(node.name for node in gone)
         return Step.wait("Forgetting", f"{names} can be forgotten once the others agree. {told}", requeue=SOON)
     calls = [

@@ -20,9 +20,8 @@ from shared.kube import Obj
 from shared.pods import Pod
 from shared.secrets import Problem
 
-
 LINGER = timedelta(seconds=5)
-"""How long a node that gave away its slots goes on running, and tells clients where they are now: MOVED, not silence."""
+"""How long a node that gave away its slots goes on running, so that clients are told MOVED and do not meet silence."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ class Place:
 
     @property
     def leaving(self) -> bool:
-        """Whether the pod's deletion was asked for."""
-        return self.pod is not None and self.pod.leaving
+        """Whether the pod's deletion was asked for; one that has ended may be kept by somebody's finalizer."""
+        return self.pod_obj is not None and "deletionTimestamp" in self.pod_obj["metadata"]
 
     @property
     def host(self) -> str:
@@ -112,6 +111,7 @@ class Observed:
         config: the user's redis.conf.
         config_map: ours, as nodes read it at their start.
         disruption_budget: its PodDisruptionBudget.
+        former: names of the pods that nodes were in that are gone for good, by the nodes' ids.
     """
 
     stateful_set: Obj | None = None
@@ -120,6 +120,7 @@ class Observed:
     config: ConfigTemplate = field(default_factory=ConfigTemplate)
     config_map: Obj | None = None
     disruption_budget: Obj | None = None
+    former: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def heard(self) -> Mapping[str, Place]:
@@ -134,7 +135,8 @@ class Observed:
     @cached_property
     def view(self) -> View:
         """The cluster as all who answered see it, put together."""
-        former = {node_id: f"the former {place.name}" for node_id, place in self.recorded.items() if place.said}
+        former = {node_id: f"a former {name}" for node_id, name in self.former.items()}
+        former |= {node_id: f"the former {place.name}" for node_id, place in self.recorded.items() if place.said}
         names = {node_id: place.name for node_id, place in (*self.recorded.items(), *self.heard.items())}
         return View.of(
             {place.said.id: place.said for place in self.places if place.said},
@@ -144,7 +146,7 @@ class Observed:
     @cached_property
     def strangers(self) -> tuple[Seen, ...]:
         """Members that are of no pod of this cluster, and never were."""
-        return self.view.strangers({*self.heard, *self.recorded})
+        return self.view.strangers({*self.heard, *self.recorded, *self.former})
 
     def place_of(self, node_id: str) -> Place | None:
         """Where a node lives: where it answers, else where it is recorded; None for one that is of no place of ours."""
@@ -174,9 +176,11 @@ class Observed:
         At its place is another disk than the one that it was last seen on, or another node. One that merely does not
         answer is not lost, and one that answers is not, wherever its data came from.
         """
-        place = self.recorded.get(node_id)
-        if place is None or place.recorded is None or node_id in self.heard:
+        if node_id in self.heard:
             return False
+        place = self.recorded.get(node_id)
+        if place is None or place.recorded is None:
+            return node_id in self.former
         return place.said is not None or bool(place.disk and place.recorded.disk and place.disk != place.recorded.disk)
 
 

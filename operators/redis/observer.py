@@ -66,6 +66,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
         config_map=cache.get(CONFIG_MAP, key.namespace, resources.config_name(resource)),
         secrets=secrets,
         config=config,
+        former=resource.former_nodes,
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
     volumes = {

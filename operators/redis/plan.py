@@ -192,11 +192,14 @@ def _lacking(resource: RedisCluster, seen: Observed) -> list[str]:
         return ["It has yet to begin."]
     view = seen.view
     told = [f"Nobody serves {brief(view.unserved)}."] if view.unserved else []
+    refusing = set() if view.unserved else {node.id for node in view.refusing}
     for place in staying(resource, seen):
         if place.said is None:
             told.append(why_away(place))
         elif not status.serves(seen, place) and not _is_idle(resource, seen, place):
             told.append(f"{place.name} is {'not in step' if place.ready else 'not ready'} yet.")
+        elif place.id in refusing:  # as a master does for 2 s after its start
+            told.append(f"{place.name} takes no commands yet: it says cluster_state:fail.")
         elif outdated(seen, place) and resource.spec.rolls:
             told.append(f"{place.name} still runs as before the change.")
     extra = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
@@ -104,6 +105,13 @@ class RecoveryStatus(SpecModel):
     message: str = Field("", description="Which nodes are lost, and what would be done.")
 
 
+class FormerStatus(SpecModel):
+    """A node that all who answered have forgotten."""
+
+    name: str = Field(description="The pod that it was in.")
+    node_id: NodeId = Field(description="Its id.")
+
+
 class RedisClusterStatus(Reported):
     """What cluster there is.
 
@@ -126,6 +134,10 @@ class RedisClusterStatus(Reported):
     migration: MigrationStatus | None = Field(None, description="Slots on their way.")
     assigned: list[AssignedStatus] = Field(
         default_factory=list, description="Slots that new masters take because assignStrategies say so."
+    )
+    former: list[FormerStatus] = Field(
+        default_factory=list,
+        description="Nodes that are gone for good. Who was away when the others forgot them may speak of them yet.",
     )
     recovery: RecoveryStatus | None = Field(
         None, description="After a master was lost together with all of its replicas: what can be done."
@@ -213,6 +225,11 @@ def forming_nodes(status: Obj) -> tuple[FormingNode, ...]:
         FormingNode(name=node["name"], node_id=node["nodeId"], epoch=node["epoch"], slots=node["slots"])
         for node in status.get("forming") or ()
     )
+
+
+def former_nodes(status: Obj) -> Mapping[str, str]:
+    """Names of the pods that nodes were in that are gone for good, by the nodes' ids."""
+    return {node["nodeId"]: node["name"] for node in status.get("former") or ()}
 
 
 def assigned_moves(status: Obj) -> tuple[Move, ...]:

@@ -18,7 +18,7 @@ from operators.redis.forming import SOON
 from operators.redis.healing import HELD, TURNING, needed
 from operators.redis.observe import Observed, Place, outlives_pods
 from operators.redis.resources import CONTAINER
-from operators.redis.scaling import pairs, staying
+from operators.redis.scaling import masters, pairs, staying
 from operators.redis.template import TEMPLATE
 from operators.redis.topology import Seen
 from operators.redis.versions import Engine, Version, refusal, upgrade_refusal
@@ -108,8 +108,10 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
         names = ", ".join(place.name for place in stale)
         return Step.underway("PodsOutdated", f"{goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete them.")
     if leaving := [place for place in seen.places if place.leaving]:
-        stuck = STUCK if leaving[0].said is None and not leaving[0].ready else ""
-        return Step.wait(UPGRADING, f"{goal}. {leaving[0].name} is on the way out. {stuck}".strip(), requeue=HELD)
+        told = f"{goal}. {leaving[0].name} is on the way out"
+        if stuck := _stuck(leaving[0], now):
+            return Step((), Progress.WAITING, HELD_UP, f"{told}, and {stuck}", warning=True, requeue=HELD)
+        return Step.wait(UPGRADING, f"{told}.", requeue=HELD)
     place = min(stale, key=lambda place: (_rank(seen, place), place.number))
     if _rank(seen, place) <= BROKEN:
         if _is_dear(resource, seen, place):
@@ -126,6 +128,17 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
             return Step.wait(UPGRADING, f"{goal}. Clients hear that {place.name} is no master any more.", requeue=SOON)
         return Step.wait(UPGRADING, f"{goal}: {place.name} is made anew.", _restart(place))
     return _after_failover(resource, seen, goal, place)
+
+
+def _stuck(place: Place, now: datetime) -> str:
+    """What keeps a pod whose deletion was asked for; empty if it may simply take its time."""
+    assert place.pod_obj is not None
+    metadata = place.pod_obj["metadata"]
+    if place.pod is None and metadata.get("finalizers"):
+        return f"is kept by finalizers, though it has ended: {', '.join(metadata['finalizers'])}."
+    if now - datetime.fromisoformat(metadata["deletionTimestamp"]) > COMING_BACK:
+        return f"should have gone at {metadata['deletionTimestamp']}. {STUCK}"
+    return ""
 
 
 def _restart(place: Place) -> Delete:
@@ -199,12 +212,16 @@ def _coming_back(seen: Observed, place: Place, now: datetime) -> bool:
 def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: Place) -> Step:
     """A master's pod goes when it is none any more: a replica in step takes over, one that is current if there is."""
     view = seen.view
-    heirs = [heir for heir in view.heirs(place.id) if heir.synced and _stays(resource, seen, heir)]
-    if heirs:
-        heir = min(heirs, key=lambda heir: outdated(seen, seen.heard[heir.id]))
+    heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.heard[heir.id].leaving]
+    if heirs:  # one at a place that goes will do for want of another: its pod stays while it owns slots
+        heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.heard[heir.id])))
         call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.heard[heir.id]), heir.id, "")
         return Step.wait(UPGRADING, f"{goal}; {heir.name} takes the place of {place.name}.", call, requeue=TURNING)
-    followed = [replica for replica, master in pairs(resource, seen).items() if master == place.id]
+    # Also those that are to follow another, or to go: who follows it may be elected meanwhile, and lack what it has.
+    followed = dict.fromkeys(replica for replica, master in pairs(resource, seen).items() if master == place.id)
+    followed |= dict.fromkeys(copy.id for copy in view.replicas_of(place.id) if not seen.lost(copy.id))
+    if followed and place.id not in masters(resource, seen):
+        return PASS  # it gives its slots away first
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
         return _held(seen, goal, place, f"it is a master, and of its replicas ({names}) none is in step.")

@@ -168,8 +168,14 @@ def _replicate(resource: RedisCluster, seen: Observed, node_id: str, master: str
 
 
 def _unsynced(seen: Observed) -> str:
-    """Which replicas do not follow their masters at this time; empty if all do."""
-    out = [node.name for node in seen.view.members if node.is_replica and not node.synced and not seen.lost(node.id)]
+    """Which replicas do not follow their masters at this time; empty if all do whose masters own slots.
+
+    Who replicates a node that owns none copies nothing that counts, and may do so for ever: that one may be gone.
+    """
+    view = seen.view
+    out = [
+        node.name for node in view.members if view.slots_of(node.master) and not node.synced and not seen.lost(node.id)
+    ]
     return f"{', '.join(out)} not yet." if out else ""
 
 

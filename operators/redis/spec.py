@@ -72,8 +72,8 @@ class Auth(SpecModel):
 
     secret_name: Name = Field(
         description="Secret in the same namespace with the key password: that of the user default. When it changes, "
-        "nodes take the former one, too, for ten minutes after all have learned the new one; none restarts. A second "
-        "one that is good stands in the key previousPassword, if at all."
+        "nodes take the former one, too, for ten minutes (--password-overlap) after all have learned the new one; none "
+        "restarts. A second one that is good stands in the key previousPassword, if at all."
     )
 
 

@@ -47,6 +47,7 @@ def report(
         "shards": _shards(resource, seen),
         "migration": moving.migration_status(resource, seen, now),
         "assigned": moving.assigned_status(resource, seen),
+        "former": _former(resource, seen) if begun and not verdict.done else None,
         "recovery": recovery.report(resource, seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
@@ -101,6 +102,18 @@ def instance(resource: RedisCluster, seen: Observed, place: Place, now: datetime
     same = all(before.get(field) == entry[field] for field in ("type", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {name: value for name, value in entry.items() if value is not None}
+
+
+def _former(resource: RedisCluster, seen: Observed) -> list[Obj] | None:
+    """Nodes that are written down for no place any more, until all are there again: one that was away when the others
+    forgot them brings them back, and they are not to be taken for somebody else's.
+    """
+    former = dict(resource.former_nodes)
+    for place in seen.places:
+        known = recorded_node(resource, seen, place)
+        if place.recorded and (known is None or known[0] != place.recorded.node_id):
+            former[place.recorded.node_id] = place.name
+    return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
 
 
 def _entry(resource: RedisCluster, place: Place) -> Obj:

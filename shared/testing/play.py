@@ -198,10 +198,14 @@ class Play:
 
     async def settle(self) -> None:
         """Come to rest, whatever crashes on the way."""
-        while self.operator is not None and not await self._turn(OUTAGE if self.operator.deaf else TURNS):
-            assert self.operator.deaf, RESTLESS
-            self.operator.relist()  # no watch is broken for ever
-            self.contended = True
+        while self.operator is not None:
+            was_deaf = bool(self.operator.deaf)
+            if await self._turn(OUTAGE if was_deaf else TURNS):
+                break
+            assert was_deaf, RESTLESS
+            if self.operator.deaf:  # it may have heard again meanwhile
+                self.operator.relist()  # no watch is broken for ever
+                self.contended = True
         if self.operator is None:
             self.world.rest()
             self.world.require_safe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from shared.testing.sweep import Sweep
 
@@ -24,6 +25,17 @@ class Scoreboard:
         self._passed[done.name] += done.passed
         if done.failures:
             raise AssertionError("\n".join((f"{done.passed} of {done.runs} runs passed", *map(str, done.failures))))
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """By scenario, how many runs there were, and how many passed; fit for JSON."""
+        return {name: (runs, self._passed[name]) for name, runs in self._runs.items()}
+
+    def add(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Count what another process counted."""
+        for name, (runs, passed) in counts.items():
+            self._runs[name] += runs
+            self._passed[name] += passed
 
     @property
     def lines(self) -> list[str]:

@@ -69,6 +69,7 @@ class Cast:
         patience: seconds without a write after which all rest though the resource is not as wanted: for so long timers
             are waited for.
         unstable: fields that may end otherwise where something went wrong.
+        nodes: how many nodes pods are spread over.
         uncounted: scenarios in which a pod may be made anew once more, as real time has it: a learner's that came
             before it was known as one.
     """
@@ -80,6 +81,7 @@ class Cast:
     operator: Callable[[Any], process.Operator] | None = None
     patience: float = QUIET
     unstable: tuple[str, ...] = ()
+    nodes: int = 1
     uncounted: frozenset[str] = frozenset()
 
 
@@ -93,7 +95,7 @@ class Run:
         self.cast = cast
         self.database = cast.database()
         processes = self.database if isinstance(self.database, Processes) else None
-        self.world = World(plane, made=1000 * seed, kinds=cast.kinds, processes=processes)
+        self.world = World(plane, made=1000 * seed, kinds=cast.kinds, processes=processes, nodes=cast.nodes)
         of = cast.operator(self.database) if cast.operator else None
         self.operator = Operator(plane.kubeconfig, self.world.namespace, of=of)
         self.operator.start()

@@ -26,12 +26,13 @@ class Replica:
     Attributes:
         process: what runs.
         said: its log, line by line.
+        probes, metrics: URLs.
     """
 
     def __init__(self, kubeconfig: Path, *arguments: str) -> None:
         probes, metrics = free_ports(2)
         self.probes = f"http://127.0.0.1:{probes}"
-        self._metrics = f"http://127.0.0.1:{metrics}/metrics"
+        self.metrics = f"http://127.0.0.1:{metrics}/metrics"
         command = [
             *(sys.executable, "-m", "operators.memcached", "--log-format=text", "--no-metrics-secure"),
             *(f"--health-probe-bind-address=127.0.0.1:{probes}", f"--metrics-bind-address=127.0.0.1:{metrics}"),
@@ -62,7 +63,7 @@ class Replica:
         """The sum of a metric's values, over the labels that are not given; 0 where there is none."""
         beginning, _, labels = name.partition("{")
         wanted = labels.rstrip("}")
-        lines = re.findall(rf"^{re.escape(beginning)}(?:{{(.*)}})? (\S+)$", answer(self._metrics)[1], re.MULTILINE)
+        lines = re.findall(rf"^{re.escape(beginning)}(?:{{(.*)}})? (\S+)$", answer(self.metrics)[1], re.MULTILINE)
         return sum(float(value) for given, value in lines if wanted in given)
 
     def signal(self, number: signal.Signals) -> None:

@@ -23,6 +23,7 @@ from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE
 from shared.testing.kubelet import Fate
 from shared.testing.scenario import Scenario
 from shared.testing.scoreboard import Scoreboard
+from tests.api.locked import Locked
 from tests.api.playing import Cast, LiveCourse
 from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER
 from tests.etcd_scenarios import ETCD, SCENARIOS, issued
@@ -63,24 +64,7 @@ class Shared(FakeEtcd):
             return super().state()
 
     def connect(self, endpoint: Endpoint, access: Access) -> Server:
-        return cast("Server", _Locked(super().connect(endpoint, access), self.lock))
-
-
-class _Locked:
-    """A server that answers while nobody else changes anything: no answer of a fake waits for anything."""
-
-    def __init__(self, server: Server, lock: Any) -> None:
-        self._server = server
-        self._lock = lock
-
-    def __getattr__(self, name: str) -> Any:
-        asked = getattr(self._server, name)
-
-        async def answer(*arguments: Any) -> Any:
-            with self._lock:
-                return await asked(*arguments)
-
-        return answer
+        return cast("Server", Locked(super().connect(endpoint, access), self.lock))
 
 
 def operator(etcd: Shared) -> process.Operator:

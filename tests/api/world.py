@@ -49,6 +49,7 @@ class World:
     Args:
         kinds: all that there is to look at and to collect.
         processes: what runs in pods.
+        nodes: how many nodes these are spread over.
 
     Attributes:
         person: whoever uses the cluster.
@@ -63,12 +64,13 @@ class World:
         made: int = 0,
         kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
         processes: Processes | None = None,
+        nodes: int = 1,
     ) -> None:
         self.namespace = f"test-{next(_numbers)}"
         self._live = LiveServer(plane, self.namespace, kinds)
         self.server = self._live.as_server
         self.person = self._live.actor("person")
-        self.workloads: Workloads | None = Workloads(self.server, processes=processes, made=made)
+        self.workloads: Workloads | None = Workloads(self.server, processes=processes, made=made, nodes=nodes)
         self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
     def actor(self, name: str) -> Actor:

@@ -23,6 +23,10 @@
 ---
 {{ include "operator.metrics" . }}
 ---
+{{ include "operator.dashboards" . }}
+---
+{{ include "operator.alerts" . }}
+---
 {{ include "operator.networkPolicy" . }}
 ---
 {{ include "operator.check" . }}

@@ -31,7 +31,10 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* The certificate is verified by the CA beside it, which Prometheus reads from the Secret, for the Service's name. */}}
+{{/*
+The certificate is verified by the CA beside it, which Prometheus reads from the Secret, for the Service's name. What the
+operator tells of a resource bears that resource's namespace, not its own pod's (honorLabels).
+*/}}
 {{- define "operator.ownMonitor" -}}
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
@@ -45,6 +48,7 @@ spec:
   endpoints:
     - port: metrics
       path: /metrics
+      honorLabels: true
       {{- include "operator.interval" . | nindent 6 }}
       {{- if .Values.metrics.secure }}
       scheme: https

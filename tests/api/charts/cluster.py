@@ -79,7 +79,7 @@ class Cluster:
 
     def ours(self) -> set[str]:
         """What there is of a release but its CRDs, as kind/name, in the namespace and in none."""
-        inside = "deployment,service,serviceaccount,secret,role,rolebinding,poddisruptionbudget,networkpolicy"
+        inside = "deployment,service,serviceaccount,secret,configmap,role,rolebinding,poddisruptionbudget,networkpolicy"
         outside = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration"
         found = self.list(f"{inside},{outside}", f"--selector={OURS},app.kubernetes.io/managed-by=Helm")
         return {f"{obj['kind']}/{obj['metadata']['name']}" for obj in found}

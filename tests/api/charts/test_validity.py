@@ -60,7 +60,7 @@ def test_what_is_not_restricted_would_be_told(served: Cluster, charts: Path) -> 
             served.dry_run(pod)
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ServiceMonitor", "Certificate", "NetworkPolicy"])
+@pytest.mark.parametrize("kind", ["Deployment", "ServiceMonitor", "PrometheusRule", "Certificate", "NetworkPolicy"])
 def test_what_is_misspelt_would_be_told(served: Cluster, known: Path, charts: Path, tmp_path: Path, kind: str) -> None:
     objects = render(charts / "platform", COMBINATIONS["everything+memcached"])
     obj = next(obj for obj in objects if obj["kind"] == kind and not is_hook(obj))

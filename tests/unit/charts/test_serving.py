@@ -174,7 +174,7 @@ def test_prometheus_verifies_the_certificate_and_proves_who_it_is(operator_chart
 def test_plain_metrics_are_scraped_plainly(operator_chart: Path) -> None:
     objects = render(operator_chart, {"metrics": {"secure": False, "serviceMonitor": {"enabled": True}}})
     (endpoint,) = named(objects, "ServiceMonitor", operator_chart.name)["spec"]["endpoints"]
-    assert endpoint == {"port": "metrics", "path": "/metrics", "scheme": "http"}
+    assert endpoint == {"port": "metrics", "path": "/metrics", "scheme": "http", "honorLabels": True}
     assert "no-metrics-secure" in flags(objects)
 
 

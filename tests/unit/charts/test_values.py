@@ -20,6 +20,8 @@ from tests.charts import CHARTS, NAMES, OPERATORS, Obj, Values, manifest, render
 
 WITH_VALUES = [*OPERATORS, "platform"]
 TYPO = "tpyo"
+MAPS = ("resources.", "metrics.dashboards.")
+"""Where values are maps that are given whole."""
 
 
 def schema(chart: str) -> Obj:
@@ -38,7 +40,7 @@ def table(chart: str) -> dict[str, tuple[str, str]]:
 
 def leaves(values: Obj, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
-        if isinstance(value, dict) and value and prefix != "resources.":
+        if isinstance(value, dict) and value and prefix not in MAPS:
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value

@@ -6,6 +6,7 @@ import base64
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 
 from shared.kube import Obj
@@ -81,7 +82,7 @@ def _read(paths: list[str], files: Mapping[str, str]) -> tuple[dict[str, str], l
     users: list[str] = []
     for path in paths:
         for line in files.get(path, "").splitlines():
-            name, *words = shlex.split(line, comments=True) or [""]
+            name, *words = _words(line) or ("",)
             if name == "include":
                 more, listed = _read(words, files)
                 settings, users = settings | more, users + listed
@@ -92,6 +93,11 @@ def _read(paths: list[str], files: Mapping[str, str]) -> tuple[dict[str, str], l
             elif name:
                 settings[name.lower()] = " ".join(words)
     return settings, users
+
+
+@cache
+def _words(line: str) -> tuple[str, ...]:
+    return tuple(shlex.split(line, comments=True))
 
 
 def _flags(given: list[str]) -> dict[str, str]:

@@ -66,16 +66,17 @@ class Guard:
             self.fail(f"{one.place} and {other.place} meet, and two clusters become one: {' and '.join(sorted(names))}")
         if one.family == other.family:
             return
+        families = (one.family, other.family)
         owning = [
             family
-            for family in (one.family, other.family)
+            for family in families
             if any(node.family == family and node.me.slots for node in redis.disks.values() if node.id)
         ]
         if len(owning) > 1:
             self.fail(f"{one.place} and {other.place} meet, though each is of a cluster that owns slots")
         for node in redis.disks.values():
-            if node.family in (one.family, other.family):
-                node.family = min(owning or (one.family, other.family))
+            if node.family in families:
+                node.family = min(owning or families)
 
     def may_overwrite(self, redis: FakeRedis, mine: Node, theirs: Node) -> None:
         """A replica throws away what it had, for what its master has."""
@@ -118,8 +119,20 @@ class Guard:
             and not redis.lagging
             and not redis.islands
             and all(process.serves and (process.linked or not process.node.me.master) for process in there)
+            and not any(process.election.manual > redis.now for process in there)
+            and not self._disputed(there)
             and not any(known.flags for process in there for known in process.node.known.values())
         )
+
+    def _disputed(self, there: Iterable[Process]) -> bool:
+        """Whether two servers own the same slot by their own word."""
+        owned: dict[str, int] = {}
+        for process in there:
+            mine, others = process.node.me.slots, owned.get(process.cluster, 0)
+            if mine & others:
+                return True
+            owned[process.cluster] = others | mine
+        return False
 
     def _rebase(self, redis: FakeRedis) -> None:
         """From here on, what there is by now counts."""

@@ -16,15 +16,15 @@ from shared.testing.course import Course
 from shared.testing.disturbance import Disturbance
 from shared.testing.faults import CALL, Crash
 from shared.testing.outcome import HISTORY
-from shared.testing.play import Play
+from shared.testing.play import Play, World
 from shared.testing.scenario import Scenario
 from shared.testing.scoreboard import Scoreboard
 from shared.testing.sweep import sweep
 from tests.redis_scenarios import REDIS, SCENARIOS
 from tests.unit.redis.fake import FakeRedis
 
-POINTS = 40
-"""Of a scenario that has more commands, about as many are tried, spread over all."""
+POINTS, FEW = 40, 10
+"""Of a scenario that has more commands, about as many are tried, spread over all; and at once."""
 
 BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
@@ -50,23 +50,31 @@ def _crash(what: str) -> bool:
     raise Crash(f"before {what}", Request(CALL, what))
 
 
-def _chosen(course: Course) -> list[tuple[int, str]]:
+def _redis(world: World) -> FakeRedis:
+    assert isinstance(world.database, FakeRedis)
+    return world.database
+
+
+def _chosen(course: Course, points: int) -> list[tuple[int, str]]:
     """Commands, by their numbers."""
-    first, last = (halt.database.commanded for halt in (course.halts[0], course.halts[-1]))
+    first, last = (_redis(halt).commanded for halt in (course.halts[0], course.halts[-1]))
     said = list(enumerate(last[len(first) :]))
-    return said[:: max(1, len(said) // POINTS)]
+    return said[:: max(1, len(said) // points)]
 
 
-def _struck(name: str, befall: Callable[[str], bool]) -> Disturbance:
+def _struck(name: str, befall: Callable[[str], bool], points: int = POINTS) -> Disturbance:
     async def play(course: Course, nth: int) -> Play:
         play = Play(course.halts[0].fork())
-        redis: FakeRedis = play.world.database
-        redis.fault = Strike(_chosen(course)[nth][0], befall)
+        _redis(play.world).fault = Strike(_chosen(course, points)[nth][0], befall)
         await play.go(course.scenario.steps)
         return play
 
     return Disturbance(
-        name, lambda course: [what for _, what in _chosen(course)], play, counts="any", unstable=(*HISTORY, "message")
+        name,
+        lambda course: [what for _, what in _chosen(course, points)],
+        play,
+        counts="any",
+        unstable=(*HISTORY, "message"),
     )
 
 
@@ -75,6 +83,7 @@ DISTURBANCES = (
     _struck("a command is lost", lambda _: False),
     _struck("the answer to a command is lost", lambda _: True),
 )
+BRIEFLY = _struck("the operator stops before one of a few commands", _crash, FEW)
 
 PLAYED = (
     "create",
@@ -86,18 +95,17 @@ PLAYED = (
     "a master lost in memory",
     "slots lost and recovered",
     "another password",
+    "another authority",
 )
-AT_ONCE = {"slots assigned", "all pods gone", "a master lost in memory"}
+AT_ONCE = ("slots assigned", "a master lost in memory")
 
 CASES = [
-    pytest.param(
-        BY_NAME[name],
-        disturbance,
-        id=f"{name}-{disturbance}",
-        marks=() if name in AT_ONCE and disturbance is DISTURBANCES[0] else pytest.mark.long,
-    )
-    for name in PLAYED
-    for disturbance in DISTURBANCES
+    *(pytest.param(BY_NAME[name], BRIEFLY, id=f"{name}-{BRIEFLY}") for name in AT_ONCE),
+    *(
+        pytest.param(BY_NAME[name], disturbance, id=f"{name}-{disturbance}", marks=pytest.mark.long)
+        for name in PLAYED
+        for disturbance in DISTURBANCES
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operators.redis.answers import Node
+from operators.redis.slots import Slots
 from shared.plan import Plan, Progress
 from tests.unit.redis.world import (
     ABSENT,
@@ -66,6 +67,19 @@ def test_a_stranger_is_neither_used_nor_forgotten() -> None:
     assert acts(made.actions) == []
 
 
+def test_a_former_node_that_one_who_was_away_brings_back_is_no_stranger_and_forgotten_again() -> None:
+    resource, found = world(*formed())
+    former = Node("f" * 40, "10.9.9.9", 6379, frozenset({"master", "fail"}), linked=False)
+    back = found.places[4]
+    assert back.said
+    back = replace(back, said=replace(back.said, nodes=(*back.said.nodes, former)))
+    places = (*found.places[:4], back, *found.places[5:])
+    made = plan(resource, replace(found, places=places, former={"f" * 40: "demo-2"}))
+    assert made.verdict.message.startswith("a former demo-2: gone for good")
+    (forget,) = of(made.actions, "Forget")
+    assert (forget.id, [endpoint.name for endpoint in forget.at]) == ("f" * 40, ["demo-4"])
+
+
 def test_which_node_is_on_which_disk_is_written_down_before_anything_rests_on_it() -> None:
     at = [*formed(), NEW]
     made = planned(*at)
@@ -93,6 +107,14 @@ def test_a_former_node_stays_written_down_until_nobody_knows_it_any_more() -> No
     after = plan(resource, found)
     assert [entry["nodeId"] for entry in after.status["conditions"]][5] == node_id(5, 1)
     assert after.verdict.reason == "Recording"
+    assert after.status["former"] == [{"name": "demo-5", "nodeId": node_id(5)}], "somebody may bring it back"
+    assert cluster(*formed(), status=after.status).former_nodes == {node_id(5): "demo-5"}
+
+
+def test_a_former_node_is_told_of_until_all_are_there_again() -> None:
+    former = {"former": [{"name": "demo-5", "nodeId": node_id(5)}]}
+    assert planned(M0, M1, M2, replace(R0, up=False), R1, R2, status=former).status["former"] == former["former"]
+    assert "former" not in planned(*formed(), status=former).status
 
 
 def test_a_view_without_most_masters_overwrites_no_record() -> None:
@@ -179,6 +201,18 @@ def test_who_lost_its_data_is_forgotten_by_everybody() -> None:
 )
 def test_nobody_else_is_forgotten(at: tuple[At, ...]) -> None:
     assert of(planned(*at).actions, "Forget") == []
+
+
+def test_a_new_node_that_never_hears_what_a_lost_master_owned_keeps_nobody_from_being_forgotten() -> None:
+    """A slot's owner tells of it, and that one never comes back: else all would wait for ever."""
+    resource, found = world(M0, M1, lost(M2, 2), R0, R1, lost(R2, 5), replica(0, keys=10))
+    new = found.places[6]
+    assert new.said
+    heard = tuple(replace(node, slots=Slots()) if node.id == node_id(2) else node for node in new.said.nodes)
+    found = replace(found, places=(*found.places[:6], replace(new, said=replace(new.said, nodes=heard))))
+    assert "demo-6 knows no owner" in found.view.without([node_id(5)]).settled
+    made = plan(resource, found)
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(5)]
 
 
 def test_while_the_others_do_not_agree_nobody_is_forgotten() -> None:

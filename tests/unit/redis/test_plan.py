@@ -85,6 +85,16 @@ def test_a_config_map_that_is_missing_is_waited_for() -> None:
     )
 
 
+def test_a_master_that_takes_no_commands_yet_is_no_part_of_a_cluster_that_is_ready() -> None:
+    resource, found = world(*formed())
+    began = found.places[1]
+    assert began.said
+    began = replace(began, said=replace(began.said, state_ok=False))
+    made = plan(resource, replace(found, places=(found.places[0], began, *found.places[2:])))
+    assert not made.verdict.done
+    assert "demo-1 takes no commands yet" in made.verdict.message
+
+
 def test_clients_are_sent_to_members_that_are_in_step() -> None:
     bare = [replace(at, labels={"a": "b"}) for at in formed()]
     made = planned(*bare[:5], replace(bare[5], synced=False))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from operators.redis.slots import Slots
 from shared.plan import Plan, Progress
-from tests.unit.redis.world import NEW, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
+from tests.unit.redis.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
 
 M0, M1, M2, R0, R1, R2 = formed()
 OLD = [replace(at, old=True) for at in formed()]
@@ -56,6 +57,15 @@ def test_a_master_is_not_restarted_while_its_only_replica_lags() -> None:
     )
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_nor_while_its_only_replica_is_silent_though_one_of_the_two_is_to_go(number: int) -> None:
+    """A restart that takes long would have that one elected, with less than was acknowledged."""
+    at = [replace(spot, old=at < 4) for at, spot in enumerate(formed(4))]
+    at[4 + number] = replace(at[4 + number], up=False)
+    made = planned(*at, replicas=6)
+    assert f"delete Pod demo-{number}" not in acts(made.actions)
+
+
 def test_nobody_goes_while_another_shard_has_a_lagging_replica() -> None:
     made = planned(M0, M1, M2, replace(R0, old=True), R1, replace(R2, synced=False))
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
@@ -88,6 +98,24 @@ def test_while_a_pod_is_on_its_way_out_no_other_goes() -> None:
     made = planned(*OLD[:4], replace(R1, leaving=True), R2)
     assert (made.verdict.reason, acts(made.actions)) == ("Upgrading", [])
     assert "demo-4 is on the way out" in made.verdict.message
+
+
+def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
+    resource, found = world(*OLD[:4], replace(R1, leaving=True), R2)
+    late = NOW + timedelta(minutes=3)
+    made = PLANNER.plan(resource, found, late)
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
+    assert "demo-4 is on the way out, and should have gone at 2026-01-01T11:59:30Z" in made.verdict.message
+    resource, found = world(*OLD[:4], replace(R1, leaving=True, up=False, failed=True), R2)
+    place = found.places[4]
+    assert place.pod_obj is not None
+    place.pod_obj["metadata"]["finalizers"] = ["example.com/held"]
+    ended = (*found.places[:4], replace(place, pod=None), found.places[5])
+    made = PLANNER.plan(resource, replace(found, places=ended), NOW)
+    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert "demo-4 is on the way out, and is kept by finalizers, though it has ended: example.com/held." in (
+        made.verdict.message
+    )
 
 
 def test_without_a_replica_a_master_that_keeps_its_data_is_restarted() -> None:

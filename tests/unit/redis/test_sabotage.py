@@ -52,7 +52,7 @@ def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
     """Gives the StatefulSet no more replicas than are wanted, whoever owns slots."""
-    patch.setattr(plan, "replicas", lambda resource, _: resource.spec.replicas)
+    patch.setattr(plan, "replicas", lambda resource, *_: resource.spec.replicas)
 
 
 def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
@@ -179,6 +179,7 @@ async def test_an_operator_that_trusts_its_cache_is_caught(monkeypatch: pytest.M
 SWAYED = Scenario("there and back again", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), counted=False)
 
 
+@pytest.mark.long
 async def test_the_operator_as_it_is_does_none_of_that() -> None:
     """The same scenarios, unsabotaged, do not end in a violation, whatever else they end in."""
     for scenario in (

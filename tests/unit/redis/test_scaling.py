@@ -94,6 +94,13 @@ def test_a_replica_follows_a_new_master_only_while_all_others_are_in_step() -> N
     assert acts(planned(*seven[:5], replace(R2, synced=False), *seven[6:]).actions) == []
 
 
+def test_a_replica_of_who_owns_no_slots_does_not_wait_until_it_is_in_step_with_that_one() -> None:
+    """Its master may have given them away and be gone: it would wait for ever, and all others for it."""
+    gone = replica(0, up=False, failed=True, disk="disk-6b", pod=False)
+    made = planned(*formed(), gone, replica(6, synced=False))
+    assert [call.id for call in of(made.actions, "Replicate")] == [node_id(7)]
+
+
 def test_no_replica_is_given_another_master_while_its_own_does_not_answer() -> None:
     away = [M0, M1, M2, R0, R1, R2, replica(0), JOINED]
     made = planned(replace(M0, up=False, failed=True), *away[1:])

@@ -138,12 +138,18 @@ def cut(number: int) -> Step:
 
 
 def fails_over(number: int) -> Step:
-    """A person lets a replica take over."""
+    """A person lets a replica take over.
+
+    Where slots come to its master at that very time, Redis itself may lose writes: a master that gets a slot takes an
+    epoch without asking, which may be higher than the one in which its successor was just elected. No server tells that
+    it is about to be succeeded, so no operator can wait for that.
+    """
 
     def act(redis: FakeRedis) -> None:
         for process in redis.running:
             if process.pod == node(number) and process.node.lead is not None and process.linked:
                 process.election.manual = redis.now + 5.0
+                redis.guard.shaken = True
 
     return to_redis(f"{node(number)} is told to take over", act)
 
@@ -288,13 +294,13 @@ def worlds(draw: st.DrawFn, *, planned: bool) -> tuple[Kind, int, list[Event]]:
     return kind, draw(SIZES), draw(events(kind, planned=planned))
 
 
-@often(10)
+@often(4)
 @given(worlds(planned=True))
 def test_what_people_ask_for_loses_nothing(world: tuple[Kind, int, list[Event]]) -> None:
     planned_operations_lose_nothing(*world)
 
 
-@often(10)
+@often(4)
 @given(worlds(planned=False))
 def test_whatever_fails_the_operator_loses_nothing_more(world: tuple[Kind, int, list[Event]]) -> None:
     nothing_is_lost_by_the_operator(*world)

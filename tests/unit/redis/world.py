@@ -27,6 +27,7 @@ from shared.pods import Pod
 from shared.secrets import encoded
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+JUST_NOW = "2026-01-01T11:59:30Z"
 LONG_AGO = "2026-01-01T11:00:00Z"
 SETTINGS = Settings("redis-operator", "example.com/redis")
 PLANNER = Planner(SETTINGS)
@@ -281,7 +282,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
         },
     }
     if spot.leaving:
-        metadata["deletionTimestamp"] = LONG_AGO
+        metadata["deletionTimestamp"] = JUST_NOW
     container = {"name": resources.CONTAINER, "ready": ready, "state": state}
     reported = {
         "podIP": address(number, spot),

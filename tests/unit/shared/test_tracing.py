@@ -8,16 +8,15 @@ import json
 import logging
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from shared import tracing
 from shared.cache import Cache
@@ -26,6 +25,7 @@ from shared.kube import Kind, Kube, Obj
 from shared.logs import JsonFormatter
 from shared.plan import Plan, Verdict
 from shared.testing.harness import Harness
+from tests.otlp import Collector, collecting
 
 THING = Kind("test.example.com", "v1", "Thing", "things")
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ async def test_a_reconcile_is_a_trace_of_what_it_did() -> None:
     assert list(spans) == ["observe", "plan", "PATCH", "reconcile"]
     root = spans["reconcile"]
     assert root.parent is None
-    assert root.attributes == {"namespace": "default", "resource": "a", "result": "success"}
+    assert root.attributes == {"kind": "Thing", "namespace": "default", "resource": "a", "result": "success"}
     for part in ("observe", "plan", "PATCH"):
         parent = spans[part].parent
         assert parent is not None
@@ -120,55 +120,68 @@ def test_without_a_collector_opentelemetry_is_not_even_imported() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-class Collector(ThreadingHTTPServer):
-    """Takes traces as an OpenTelemetry collector does, by OTLP over HTTP; or keeps everybody waiting."""
-
-    def __init__(self) -> None:
-        self.received = list[tuple[str, ExportTraceServiceRequest]]()
-        self.hangs = False
-        self.released = threading.Event()
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if collector.hangs:
-                    collector.released.wait(30)
-                collector.received.append((self.path, ExportTraceServiceRequest.FromString(body)))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with collecting() as server:
         yield server
-        server.released.set()
-        server.shutdown()
-        thread.join()
 
 
 async def test_spans_arrive_at_a_collector_under_the_operators_name(collector: Collector) -> None:
-    async with tracing.exported(f"http://127.0.0.1:{collector.server_port}/", "thing-operator"):
+    async with tracing.exported(f"{collector.url}/", "thing-operator"):
         await reconciled()
-    [(path, request)] = collector.received
-    assert path == "/v1/traces"
-    [resource] = request.resource_spans
-    names = {found.key: found.value.string_value for found in resource.resource.attributes}
-    assert names["service.name"] == "thing-operator"
-    assert {span.name for span in resource.scope_spans[0].spans} == {"reconcile", "observe", "plan", "PATCH"}
+    assert collector.paths == ["/v1/traces"]
+    assert {span.service for span in collector.spans} == {"thing-operator"}
+    [root] = [span for span in collector.spans if not span.parent]
+    assert root.name == "reconcile"
+    assert [part.name for part in collector.parts(root)] == ["observe", "plan", "PATCH"]
 
 
 async def test_a_collector_that_does_not_answer_holds_up_no_end(collector: Collector) -> None:
     collector.hangs = True
-    async with tracing.exported(f"http://127.0.0.1:{collector.server_port}", "thing-operator"):
+    async with tracing.exported(collector.url, "thing-operator"):
         await reconciled()
         before = time.monotonic()
     assert time.monotonic() - before < tracing.FAREWELL + 1
+
+
+async def test_what_belongs_to_no_reconcile_is_no_trace() -> None:
+    """The renewals of a Lease, every two seconds, would bury the rest."""
+    async with recorded() as spans:
+        harness = Harness(CONTROLLER)
+        await Kube(harness.server, manager="thing-operator").list(THING)
+        with tracing.span("GET") as span:
+            assert span is None
+        with tracing.trace("reconcile"), tracing.span("observe"):
+            pass
+    assert list(spans) == ["observe", "reconcile"]
+
+
+async def test_what_a_reconcile_took_leads_to_its_trace_where_openmetrics_are_asked_for() -> None:
+    async with recorded() as spans:
+        await reconciled()
+    context = spans["reconcile"].context
+    assert context is not None
+    text = generate_latest(REGISTRY).decode()  # type: ignore[no-untyped-call]
+    named = {
+        family.name
+        for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar and sample.exemplar.labels == {"trace_id": f"{context.trace_id:032x}"}
+    }
+    assert named == {
+        "controller_runtime_reconcile_time_seconds",
+        "platform_time_to_ready_seconds",
+        "workqueue_work_duration_seconds",
+    }
+
+
+async def test_a_trace_that_is_not_sampled_is_named_by_no_exemplar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    async with recorded() as spans:
+        with tracing.trace("reconcile"):
+            assert tracing.exemplar() is None
+    assert not spans
+
+
+async def test_without_a_collector_there_is_no_exemplar() -> None:
+    assert tracing.exemplar() is None

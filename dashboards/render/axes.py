@@ -1,0 +1,38 @@
+"""What stands beside and below a graph: round values and round times."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+from dashboards.render.fields import Field
+from dashboards.render.units import scale
+
+
+def values(axes: Axes, field: Field, top: float, pixels: float) -> None:
+    """From 0 to a bit above the top, round in what people count in."""
+    one = scale(top, field.unit)
+    counted = MaxNLocator(4 if pixels < 300 else 6, integer=field.unit == "short" and top >= 4)
+    end = top * 1.08 or 1.0
+    axes.yaxis.set_major_locator(FixedLocator([float(tick) * one for tick in counted.tick_values(0, end / one)]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: field.text(float(value))))
+    axes.set_ylim(0, end)
+
+
+def clock(axes: Axes, pixels: float) -> None:
+    """Round times below a graph, as many as have room."""
+    start, end = axes.get_xlim()
+    apart = next((step for step in _APART if (end - start) / step <= pixels / 75), _APART[-1])
+    first = math.ceil(start / apart) * apart
+    axes.xaxis.set_major_locator(
+        FixedLocator([first + place * apart for place in range(int((end - first) / apart) + 1)])
+    )
+    form = "%H:%M" if apart >= 60 else "%H:%M:%S"
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda moment, _: f"{datetime.fromtimestamp(moment, UTC):{form}}"))
+
+
+_APART = (5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+"""Seconds between times."""

@@ -1,0 +1,289 @@
+"""Draws panels with matplotlib, in the places and colours that their JSON says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from dashboards.render.axes import clock, values
+from dashboards.render.fields import COLOURS, PALETTE, Field, Json, cells, columns, legend
+from dashboards.render.prometheus import Series
+
+PAGE, PANEL, EDGE, FAINT, INK = "#111217", "#181b1f", "#2f333b", "#8e95a3", COLOURS["text"]
+
+DPI = 100
+CHARACTER = 0.62
+"""Width of a character, of its size."""
+
+Answers = Mapping[str, Sequence[Series]]
+"""What was found, by a query's letter."""
+
+
+class Box(NamedTuple):
+    """A place on the page, in pixels from its top left."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    def inner(self, left: float, top: float, right: float, bottom: float) -> Box:
+        return Box(self.left + left, self.top + top, self.width - left - right, self.height - top - bottom)
+
+
+class Line(NamedTuple):
+    """When something happened, and the colour of its mark."""
+
+    moment: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A picture under way.
+
+    Attributes:
+        start: of what is shown, in Unix time.
+        end: of the same.
+        lines: marks across the graphs.
+    """
+
+    figure: Figure
+    start: float
+    end: float
+    lines: Sequence[Line] = ()
+
+    @classmethod
+    def blank(cls, width: int, height: int, start: float, end: float, lines: Sequence[Line]) -> Page:
+        return cls(Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=PAGE), start, end, lines)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        width, height = self.figure.get_size_inches()
+        return float(width) * DPI, float(height) * DPI
+
+    def text(
+        self, left: float, top: float, text: str, *, size: float = 12, colour: str = INK, align: str = "left"
+    ) -> None:
+        """Text whose middle is at a height; its size is in pixels."""
+        width, height = self.size
+        self.figure.text(
+            left / width, 1 - top / height, text.replace("$", r"\$"), fontsize=size * 72 / DPI, color=colour, ha=align,
+            va="center",
+        )  # fmt: skip
+
+    def box(self, box: Box, *, fill: str = PANEL, edge: str = EDGE) -> None:
+        width, height = self.size
+        self.figure.add_artist(
+            FancyBboxPatch(
+                (box.left / width, 1 - (box.top + box.height) / height), box.width / width, box.height / height,
+                boxstyle="square,pad=0", facecolor=fill, edgecolor=edge, linewidth=0.8, zorder=-1,
+            )
+        )  # fmt: skip
+
+    def axes(self, box: Box) -> Axes:
+        """Room for a graph over the page's time."""
+        width, height = self.size
+        place = (box.left / width, 1 - (box.top + box.height) / height, box.width / width, box.height / height)
+        made = self.figure.add_axes(place, facecolor="none")
+        made.set_xlim(self.start, self.end)
+        for spine in made.spines.values():
+            spine.set_visible(False)
+        made.tick_params(colors=FAINT, labelsize=7.5, length=0)
+        return made
+
+
+def cut(text: str, pixels: float, size: float) -> str:
+    """A text, shortened to what has room."""
+    most = max(int(pixels / (size * CHARACTER)), 1)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def draw(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+    """One panel, whatever its type.
+
+    Raises:
+        KeyError: nobody can draw its type.
+    """
+    page.box(box)
+    page.text(box.left + 10, box.top + 16, cut(panel["title"], box.width - 16, 12), size=12.5)
+    _DRAWN[panel["type"]](page, panel, answers, box)
+
+
+def _named(panel: Json, answers: Answers) -> list[tuple[str, Series]]:
+    forms = {target["refId"]: target.get("legendFormat", "") for target in panel["targets"]}
+    return [(legend(forms[letter], series.labels), series) for letter, found in answers.items() for series in found]
+
+
+def _nothing(page: Page, panel: Json, box: Box) -> None:
+    said = panel["fieldConfig"]["defaults"].get("noValue", "no data")
+    page.text(box.left + box.width / 2, box.top + box.height / 2 + 8, said, size=14, colour=FAINT, align="center")
+
+
+def _stat(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+    found = [series for _, series in _named(panel, answers) if series.values]
+    if not found:
+        return _nothing(page, panel, box)
+    series, field = found[0], Field.of(panel["fieldConfig"]["defaults"])
+    value = series.values[-1]
+    colour, middle = field.colour(value), box.top + box.height / 2 + 4
+    if panel["options"]["colorMode"] == "background":
+        page.box(box, fill=colour, edge=colour)
+        page.text(box.left + 10, box.top + 16, cut(panel["title"], box.width - 16, 12), size=12.5, colour=PAGE)
+    if panel["options"]["graphMode"] == "area" and len(series.values) > 1:
+        axes = page.axes(box.inner(1, box.height * 0.68, 1, 1))
+        shade = PAGE if panel["options"]["colorMode"] == "background" else colour
+        axes.fill_between(series.times, series.values, min(0, *series.values), color=shade, alpha=0.15, linewidth=0)
+        axes.plot(series.times, series.values, color=shade, linewidth=0.9, alpha=0.7)
+        axes.set_ylim(min(0, *series.values), max(series.values) * 1.05 or 1)
+        axes.set_axis_off()
+    ink = PAGE if panel["options"]["colorMode"] == "background" else colour
+    text = field.text(value)
+    size = min(36.0, (box.width - 20) / max(len(text), 1) / CHARACTER)
+    page.text(box.left + box.width / 2, middle, text, size=size, colour=ink, align="center")
+    return None
+
+
+def _graph(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+    defaults = panel["fieldConfig"]["defaults"]
+    field, custom = Field.of(defaults), defaults["custom"]
+    found = [(name, series) for name, series in _named(panel, answers) if series.values]
+    if not found:
+        return _nothing(page, panel, box)
+    colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(n for n, _ in found))}
+    below = _legend(page, [(name, colours[name]) for name in colours], box)
+    axes = page.axes(box.inner(68, 34, 12, 24 + below))
+    stacked = custom.get("stacking", {}).get("mode") == "normal"
+    floor: dict[float, float] = {}
+    top = float(custom.get("axisSoftMax") or 0)
+    for name, series in found:
+        low = [floor.get(moment, 0.0) if stacked else 0.0 for moment in series.times]
+        high = [base + value for base, value in zip(low, series.values, strict=True)]
+        if stacked:
+            floor.update(zip(series.times, high, strict=True))
+        top = max(top, *high)
+        style = "steps-post" if custom.get("lineInterpolation") == "stepAfter" else "default"
+        for times, lows, highs in _unbroken(series, low, high, (page.end - page.start) / 20):
+            axes.plot(
+                times, highs, color=colours[name], linewidth=1.1, drawstyle=style, marker="" if times[1:] else "."
+            )
+            axes.fill_between(
+                times, lows, highs, color=colours[name], alpha=custom["fillOpacity"] / 100, linewidth=0,
+                step="post" if style == "steps-post" else None,
+            )  # fmt: skip
+    for least, colour in field.steps:
+        if custom.get("thresholdsStyle") and 0 < least <= top * 1.08:
+            axes.axhline(least, color=colour, linewidth=0.9, linestyle=(0, (6, 4)))
+    for line in page.lines:
+        axes.axvline(line.moment, color=line.colour, linewidth=0.9, linestyle=(0, (2, 2)), alpha=0.8)
+    values(axes, field, top, box.height)
+    clock(axes, box.width)
+    axes.grid(color=EDGE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return None
+
+
+def _unbroken(
+    series: Series, low: list[float], high: list[float], most: float
+) -> Iterator[tuple[list[float], list[float], list[float]]]:
+    """The parts of a series between gaps: a line is no guess of what was not measured."""
+    cuts = [place + 1 for place, (one, two) in enumerate(pairwise(series.times)) if two - one > most]
+    for begin, end in pairwise([0, *cuts, len(series.times)]):
+        yield series.times[begin:end], low[begin:end], high[begin:end]
+
+
+def _legend(page: Page, entries: list[tuple[str, str]], box: Box) -> float:
+    """Names of series below a graph, in two lines at most; the height that they take."""
+    size, rows, left = 10.5, 1, box.left + 14
+    places: list[tuple[int, float, str, str]] = []
+    for place, (name, colour) in enumerate(entries):
+        text = cut(name, box.width - 60, size)
+        width = 22 + len(text) * size * CHARACTER
+        room = 8 if rows == 1 or place == len(entries) - 1 else 34
+        if left + width > box.left + box.width - room and places:
+            if rows == 2:
+                places.append((rows, left, f"+{len(entries) - place}", FAINT))
+                break
+            rows, left = rows + 1, box.left + 14
+        places.append((rows, left, text, colour))
+        left += width
+    for row, start, text, colour in places:
+        height = box.top + box.height - 12 - (rows - row) * 16
+        page.text(start, height, "━", size=size, colour=colour)
+        page.text(start + 13, height, text, size=size, colour=FAINT)
+    return 16.0 * rows
+
+
+def _timeline(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+    field = Field.of(panel["fieldConfig"]["defaults"])
+    found = sorted((name, series) for name, series in _named(panel, answers) if series.values)
+    if not found:
+        return _nothing(page, panel, box)
+    most = max(int((box.height - 60) / 17), 1)
+    beside = 12 + max(len(cut(name, 260, 10.5)) for name, _ in found[:most]) * 10.5 * CHARACTER
+    axes = page.axes(box.inner(beside + 10, 30, 12, 26))
+    step = min((two - one for _, series in found for one, two in pairwise(series.times)), default=1.0)
+    for row, (name, series) in enumerate(found[:most]):
+        for start, end, value in spells(series, step):
+            length = min(end, page.end) - start
+            axes.add_patch(
+                Rectangle((start, row + 0.12), length, 0.76, color=field.colour(value), alpha=0.8, linewidth=0)
+            )
+        middle = box.top + 30 + (box.height - 56) * (row + 0.5) / len(found[:most])
+        page.text(box.left + 10, middle, cut(name, 260, 10.5), size=10.5, colour=FAINT)
+    axes.set_ylim(len(found[:most]), 0)
+    axes.set_yticks([])
+    clock(axes, box.width - beside)
+    if len(found) > most:
+        page.text(
+            box.left + box.width - 12, box.top + 16, f"+{len(found) - most}", size=11, colour=FAINT, align="right"
+        )
+    return None
+
+
+def spells(series: Series, step: float) -> Iterator[tuple[float, float, float]]:
+    """From when to when a value held; a sample holds until the next, or for a step where there is none."""
+    spell: tuple[float, float, float] | None = None
+    for moment, value in zip(series.times, series.values, strict=True):
+        if spell and value == spell[2] and moment < spell[1] + step / 2:
+            spell = (spell[0], moment + step, value)
+            continue
+        if spell:
+            yield spell[0], min(spell[1], moment), spell[2]
+        spell = (moment, moment + step, value)
+    if spell:
+        yield spell
+
+
+def _table(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+    rows = cells(panel, answers)
+    if not rows:
+        return _nothing(page, panel, box)
+    shown, size = columns(panel), 11.5
+    given = sum(column.width for column in shown)
+    rest = max((box.width - 20 - given) / max(sum(not column.width for column in shown), 1), 60)
+    scale = min((box.width - 20) / (given + rest * sum(not column.width for column in shown)), 1)
+    left = box.left + 10
+    most = int((box.height - 62) / 24)
+    for place, column in enumerate(shown):
+        width = (column.width or rest) * scale
+        page.text(left, box.top + 42, cut(column.title, width, size), size=size, colour="#6e9fff")
+        for number, row in enumerate(rows[:most]):
+            cell = row[place]
+            page.text(left, box.top + 68 + number * 24, cut(cell.text, width, size), size=size, colour=cell.colour)
+        left += width
+    if len(rows) > most:
+        page.text(box.left + box.width - 12, box.top + 16, f"+{len(rows) - most}", size=11, colour=FAINT, align="right")
+    return None
+
+
+_DRAWN = {"stat": _stat, "timeseries": _graph, "state-timeline": _timeline, "table": _table}
+
+TYPES = frozenset(_DRAWN)
+"""Types of panels that can be drawn."""

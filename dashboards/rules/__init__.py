@@ -1,0 +1,1 @@
+"""Alerts and recording rules as values; `python -m dashboards.rules` writes what Prometheus and the charts take."""

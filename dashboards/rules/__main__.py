@@ -1,0 +1,26 @@
+"""Writes the rules: `python -m dashboards.rules [directory of a project]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dashboards.rules.catalogue import RULES
+from dashboards.rules.files import for_chart, plain
+
+PROJECT = Path(__file__).parents[2]
+
+
+def write(project: Path) -> None:
+    """Write plain rule files, and those that the charts hold, below a directory."""
+    for operator, rules in RULES.items():
+        for path, text in (
+            (project / "dashboards/generated/rules" / f"{operator}.yaml", plain(rules)),
+            (project / f"charts/{operator}-operator/files/alerts.yaml", for_chart(rules)),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT)

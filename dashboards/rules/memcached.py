@@ -1,0 +1,102 @@
+"""Rules about memcached, from what our exporter tells (prometheus/memcached_exporter's names)."""
+
+from __future__ import annotations
+
+from charts.values.rules import MemcachedThresholds
+from dashboards.rules import operators, resources
+from dashboards.rules.asking import OWNED, OWNER, largest
+from dashboards.rules.model import Alert, Group, Recording, RuleSet, Severity
+
+KIND = "Memcached"
+WHO = "Memcached {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
+SERVER = "{{ $labels.pod }} of " + WHO
+
+
+def _alert(name: str, severity: Severity, expr: str, wait: str, summary: str, description: str) -> Alert:
+    return Alert(
+        name=name,
+        severity=severity,
+        expr=expr,
+        wait=wait,
+        summary=summary,
+        description=description,
+        dashboard="platform-memcached",
+        of=OWNED,
+        labels={"kind": KIND, "name": "{{ $labels.app_kubernetes_io_instance }}"},
+    )
+
+
+_SERVERS = Group(
+    "platform-memcached",
+    (
+        Recording(
+            name="resource:memcached_get_hits:ratio_rate30m",
+            expr=f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get",status="hit"}}[30m])) / '
+            f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get"}}[30m]))',
+        ),
+        _alert(
+            "MemcachedDoesNotAnswer",
+            "warning",
+            f"{largest('memcached_up')} == 0",
+            "3m",
+            f"{SERVER} does not answer its exporter",
+            "It runs, and does not say what it counts: it hangs, or does not take the exporter's password or "
+            "certificate.",
+        ),
+        _alert(
+            "MemcachedFull",
+            "warning",
+            f"sum by ({OWNER}) (rate(memcached_items_evicted_total[5m])) > ${{evictionsPerSecond}}",
+            "15m",
+            f"{WHO} is full",
+            "It throws away {{ $value | humanize }} items in a second before they expire.",
+        ),
+        _alert(
+            "MemcachedOutOfMemory",
+            "warning",
+            f"sum by ({OWNER}) (increase(memcached_item_no_memory_total[10m])) > 0",
+            "0s",
+            f"{WHO} refuses items",
+            "It had no memory for {{ $value | humanize }} items within ten minutes, and could not evict others.",
+        ),
+        _alert(
+            "MemcachedConnectionsHigh",
+            "warning",
+            f"{largest('memcached_current_connections / memcached_max_connections')} > ${{connectionsUsed}}",
+            "10m",
+            f"{SERVER} has nearly as many connections as it may",
+            "{{ $value | humanizePercentage }} of them are in use; further clients will have to wait.",
+        ),
+        _alert(
+            "MemcachedConnectionsRejected",
+            "critical",
+            f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[10m])) > 0",
+            "0s",
+            f"{WHO} turns clients away",
+            "It had no connection for {{ $value | humanize }} clients within ten minutes.",
+        ),
+        _alert(
+            "MemcachedHitRatioLow",
+            "info",
+            f"resource:memcached_get_hits:ratio_rate30m < ${{hitRatio}} and "
+            f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get"}}[30m])) > 1',
+            "1h",
+            f"{WHO} seldom has what it is asked for",
+            "{{ $value | humanizePercentage }} of gets found something.",
+        ),
+        _alert(
+            "MemcachedRestarts",
+            "warning",
+            f"{largest('resets(memcached_uptime_seconds[1h])')} > 2",
+            "0s",
+            f"{SERVER} keeps restarting",
+            "It began anew {{ $value }} times within an hour; unless it restarts warm, it is empty each time.",
+        ),
+    ),
+)
+
+RULES = RuleSet(
+    "memcached",
+    (operators.group("memcached", KIND), resources.group("memcached", KIND), _SERVERS),
+    MemcachedThresholds(),
+)

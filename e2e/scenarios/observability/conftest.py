@@ -1,0 +1,29 @@
+"""What these scenarios are given: a Prometheus over the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.scenarios.commands import Kubectl
+from e2e.scenarios.observability.watch import NAMES, Watch, watching
+from e2e.scenarios.operator import Account, Operator
+from e2e.scenarios.release import Release
+
+
+@pytest.fixture
+def operators(system: Kubectl) -> list[Operator]:
+    return [Operator(system, name) for name in NAMES]
+
+
+@pytest.fixture
+def watch(
+    kubectl: Kubectl, found_release: Release, operators: list[Operator], account: Account, tmp_path: Path
+) -> Iterator[Watch]:
+    """A Prometheus that scrapes all operators and what they run in the test's namespace, with the charts' rules."""
+    directory = tmp_path / "watch"
+    directory.mkdir()
+    with watching(directory, found_release, operators, kubectl, account) as watch:
+        yield watch

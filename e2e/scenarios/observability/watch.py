@@ -1,0 +1,157 @@
+"""A Prometheus that watches the platform as the charts say: their ServiceMonitors, and their rules, in quick motion."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from e2e.scenarios.commands import Kubectl, until
+from e2e.scenarios.operator import Account, Operator
+from e2e.scenarios.prometheus import Prometheus, job_of, selected
+from e2e.scenarios.release import Release
+
+FACTOR = 60
+"""How many times shorter the rules' times are than in the charts: what is 15 minutes for people is 15 seconds here.
+
+Waits and windows are divided by it, and so are thresholds in seconds of waiting. A window is five scrapes at least.
+"""
+
+SHORTEST = 5
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+NAMES = ("etcd", "memcached", "redis")
+WAITING = {"unreadySeconds": 900}
+"""Thresholds of all charts that are times which something may take."""
+
+Obj = dict[str, Any]
+Targets = Callable[[], list[Obj]]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A Prometheus that runs, and how to find its targets again.
+
+    Attributes:
+        files: what selects targets now, by the file that tells Prometheus of them.
+    """
+
+    prometheus: Prometheus
+    files: Mapping[Path, Targets]
+
+    def look(self) -> None:
+        """Find the targets anew, as the Prometheus operator does all the time: pods come and go."""
+        for file, targets in self.files.items():
+            fresh = file.with_suffix(".new")
+            fresh.write_text(json.dumps(targets()))
+            fresh.replace(file)
+
+    def firing(self, name: str, labels: Mapping[str, str]) -> list[Obj]:
+        """The alerts of a name, and with these labels, that fire now."""
+        return [
+            alert
+            for alert in self.prometheus.alerts()
+            if alert["state"] == "firing" and {"alertname": name, **labels}.items() <= alert["labels"].items()
+        ]
+
+    def await_alert(self, name: str, labels: Mapping[str, str], *, seconds: float = 120) -> Obj:
+        """Wait until an alert fires; it says what it should."""
+
+        def look() -> Obj:
+            self.look()
+            found = self.firing(name, labels)
+            assert found, f"not among {sorted(self._told())}"
+            return found[0]
+
+        alert = until(f"{name} fires", look, seconds=seconds, every=1)
+        texts = alert["annotations"]
+        assert {"summary", "description", "dashboard_url", "runbook_url"} <= texts.keys()
+        assert not any(wrong in text for text in texts.values() for wrong in ("<error", "<no value>", "{{")), texts
+        return alert
+
+    def await_end(self, name: str, labels: Mapping[str, str], *, seconds: float = 180) -> None:
+        """Wait until no such alert fires any more."""
+
+        def look() -> bool:
+            self.look()
+            left = self.firing(name, labels)
+            assert not left, left
+            return True
+
+        until(f"{name} clears", look, seconds=seconds, every=1)
+
+    def _told(self) -> set[str]:
+        return {f"{alert['labels']['alertname']} {alert['state']}" for alert in self.prometheus.alerts()}
+
+
+@contextmanager
+def watching(
+    directory: Path, release: Release, operators: Sequence[Operator], kubectl: Kubectl, account: Account
+) -> Iterator[Watch]:
+    """A Prometheus over all operators, and over what they run in one namespace.
+
+    Args:
+        directory: an empty one.
+        release: whose charts say what to scrape and which rules hold.
+        kubectl: in the namespace whose servers are scraped.
+        account: makes the account that Prometheus has.
+    """
+    token = directory / "token"
+    token.write_text(account("prometheus", *(f"{operator.name}-metrics-reader" for operator in operators)))
+    monitors = {
+        found["metadata"]["name"]: found for found in release.rendered("ServiceMonitor", *_enabled("serviceMonitor"))
+    }
+    jobs, files = [], {}
+
+    def add(monitor: Obj, within: Kubectl, **rest: Any) -> None:
+        file = directory / f"{monitor['metadata']['name']}.targets.json"
+        job = job_of(monitor, within, **rest)
+        file.write_text(json.dumps(job.pop("static_configs")))
+        jobs.append({**job, "file_sd_configs": [{"files": [str(file)]}]})
+        files[file] = lambda: selected(monitor, within)
+
+    for operator in operators:
+        authority = directory / f"{operator.name}.crt"
+        authority.write_bytes(operator.authority)
+        own = monitors[operator.name]
+        server = own["spec"]["endpoints"][0]["tlsConfig"]["serverName"]
+        tls = {"ca_file": str(authority), "server_name": server}
+        add(own, operator.system, authorization={"credentials_file": str(token)}, tls_config=tls)
+        add(monitors[f"{operator.name}-operands"], kubectl)
+    rules = directory / "rules.json"
+    rules.write_text(json.dumps({"groups": shortened(groups(release))}))
+    with Prometheus.scraping(directory / "prometheus", jobs, rules=[rules]) as prometheus:
+        yield Watch(prometheus, files)
+
+
+def groups(release: Release) -> list[Obj]:
+    """The groups of rules that the charts bring, with shorter times that something may take."""
+    thresholds = [
+        f"--set={name}.metrics.prometheusRule.thresholds.{threshold}={seconds / FACTOR:g}"
+        for name in NAMES
+        for threshold, seconds in WAITING.items()
+    ]
+    found = release.rendered("PrometheusRule", *_enabled("prometheusRule"), *thresholds)
+    assert len(found) == len(NAMES), [rule["metadata"]["name"] for rule in found]
+    return [group for rule in found for group in rule["spec"]["groups"]]
+
+
+def _enabled(what: str) -> list[str]:
+    return [f"--set={name}.metrics.{what}.enabled=true" for name in NAMES]
+
+
+def shortened(given: Sequence[Obj], factor: int = FACTOR) -> list[Obj]:
+    """Rules whose times are divided."""
+
+    def duration(text: str, least: int) -> str:
+        return f"{max(least, int(text[:-1]) * UNITS[text[-1]] // factor)}s"
+
+    def rule(made: Obj) -> Obj:
+        expr = re.sub(r"\[(\d+[smhd])\]", lambda found: f"[{duration(found[1], SHORTEST)}]", made["expr"])
+        return {**made, "expr": expr, **({"for": duration(made["for"], 1)} if "for" in made else {})}
+
+    return [{**group, "rules": [rule(made) for made in group["rules"]]} for group in given]

@@ -1,0 +1,20 @@
+"""What a Memcached is in, as metrics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from operators.memcached.api import default
+from shared.kube import Obj
+from shared.states import DESIRED, PAUSED, READY, Sample, State
+
+STATES: tuple[State, ...] = ()
+"""Those that no other operator has."""
+
+
+def states(obj: Obj) -> Iterator[Sample]:
+    """Those that need to know the kind."""
+    spec, told = default(obj).get("spec") or {}, obj.get("status") or {}
+    yield DESIRED(spec.get("size"))
+    yield READY(told.get("readyReplicas") or 0)
+    yield PAUSED(bool(spec.get("paused")))

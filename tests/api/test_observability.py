@@ -1,0 +1,196 @@
+"""What a running operator tells: its resources as metrics, its reconciles as traces, and each by the other."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from e2e.cluster.controlplane import ControlPlane
+from shared.kube import DEPLOYMENT, EVENT
+from tests.api.replicas import Replica, wait
+from tests.api.test_leadership import two
+from tests.api.world import MEMCACHED, World
+from tests.otlp import Collector, Span, collecting
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
+"""As Prometheus asks that keeps exemplars."""
+
+STATE = re.compile("platform_resource_")
+
+
+class Observed(NamedTuple):
+    """An operator as a process, and who receives its traces; they arrive within a tenth of a second."""
+
+    replica: Replica
+    collector: Collector
+
+    @property
+    def log(self) -> list[dict[str, str]]:
+        return [json.loads(line) for line in self.replica.said if line.startswith("{")]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture
+def observed(
+    plane: ControlPlane, world: World, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Observed]:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+    flags = (f"--watch-namespace={world.namespace}", f"--otlp-endpoint={collector.url}", "--log-format=json")
+    with Replica.running(plane.kubeconfig, *flags) as replica:
+        yield Observed(replica, collector)
+
+
+def scrape(replica: Replica, accept: str = "") -> tuple[str, list[Metric]]:
+    """Content type, and what is exposed."""
+    request = urllib.request.Request(replica.metrics, headers={"Accept": accept} if accept else {})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        kind, text = answer.headers["Content-Type"], answer.read().decode()
+    read = read_openmetrics if "openmetrics" in kind else read_text
+    return kind, list(read(text))
+
+
+def states(replica: Replica, of: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """The series of a resource, by metric, without the labels that say whose they are."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in scrape(replica)[1]:
+        for sample in family.samples:
+            if STATE.match(sample.name) and sample.labels["name"] == of:
+                own = {key: value for key, value in sample.labels.items() if key not in ("kind", "namespace", "name")}
+                found.setdefault(sample.name, []).append((own, sample.value))
+    return found
+
+
+def test_a_resource_has_series_as_long_as_it_is_there(observed: Observed, world: World) -> None:
+    for name in ("cache", "other"):
+        world.create(name, size=2)
+    world.eventually(lambda: world.is_ready("cache") and world.is_ready("other"))
+    wait(lambda: "platform_resource_unready_since_timestamp_seconds" not in states(observed.replica, "cache"))
+    found = states(observed.replica, "cache")
+    assert found["platform_resource_desired_replicas"] == [({}, 2)]
+    assert found["platform_resource_ready_replicas"] == [({}, 2)]
+    assert found["platform_resource_phase"] == [({"phase": "Running"}, 1)]
+    assert ({"type": "Ready", "status": "True", "reason": "Ready"}, 1) in found["platform_resource_condition"]
+    assert len(found["platform_resource_condition"]) == 3
+    assert states(observed.replica, "other").keys() == found.keys()
+
+    world.delete(MEMCACHED, "cache")
+    wait(lambda: not states(observed.replica, "cache"))
+    assert states(observed.replica, "other").keys() == found.keys()
+    _, families = scrape(observed.replica)
+    named = [sample for family in families for sample in family.samples if "cache" in sample.labels.values()]
+    assert named == [], "no metric of any kind tells of what is gone"
+
+
+def test_what_is_not_ready_tells_since_when(observed: Observed, world: World) -> None:
+    world.workloads = None
+    world.create(size=2)
+    since = "platform_resource_unready_since_timestamp_seconds"
+    wait(lambda: world.reason() and since in states(observed.replica, "cache"))
+    found = states(observed.replica, "cache")
+    assert found["platform_resource_ready_replicas"] == [({}, 0)]
+    assert found["platform_resource_phase"] == [({"phase": "Creating"}, 1)]
+
+
+def test_only_the_leader_tells_of_resources(plane: ControlPlane, world: World) -> None:
+    with two(plane, world) as (leader, standby):
+        world.create()
+        wait(lambda: states(leader, "cache"))
+        assert states(standby, "cache") == {}
+        leader.process.terminate()
+        wait(lambda: states(standby, "cache"))
+
+
+def test_a_reconcile_is_one_trace_of_all_that_it_asked(observed: Observed, world: World) -> None:
+    world.create()
+    world.eventually(world.is_ready)
+    deployment = DEPLOYMENT.path(world.namespace, "cache")
+
+    def creating() -> list[Span]:
+        return [span for span in observed.collector.spans if span.attributes.get("path") == deployment]
+
+    wait(creating)
+    [applied] = [span for span in creating() if span.name == "PATCH"][:1]
+
+    def root() -> list[Span]:
+        return [span for span in observed.collector.spans if (span.trace, span.parent) == (applied.trace, "")]
+
+    wait(root)
+    [reconcile] = root()
+    assert (reconcile.service, reconcile.name) == ("memcached-operator", "reconcile")
+    assert {key: reconcile.attributes[key] for key in ("kind", "namespace", "resource")} == {
+        "kind": "Memcached",
+        "namespace": world.namespace,
+        "resource": "cache",
+    }
+    parts = observed.collector.parts(reconcile)
+    assert applied in parts
+    assert [part.name for part in parts][:2] == ["observe", "plan"]
+    assert {part.name for part in parts} == {"observe", "plan", "PATCH"}
+    assert MEMCACHED.path(world.namespace, "cache", "status") in [part.attributes.get("path") for part in parts]
+    assert reconcile.seconds >= sum(part.seconds for part in parts)
+    created = [line for line in observed.log if "created Deployment cache" in line["message"]]
+    assert [line["trace_id"] for line in created] == [applied.trace], "the log leads to the trace"
+
+
+def test_nothing_but_reconciles_begins_a_trace(plane: ControlPlane, world: World, collector: Collector) -> None:
+    """Renewals of the Lease, lists and events go on all the time, and belong to none."""
+    flags = ("--leader-elect", f"--leader-elect-namespace={world.namespace}", "--leader-elect-retry-period=0.2")
+    with Replica.running(
+        plane.kubeconfig, f"--watch-namespace={world.namespace}", f"--otlp-endpoint={collector.url}", *flags
+    ) as replica:
+        world.create()
+        world.eventually(world.is_ready)
+        world.eventually(lambda: world.listed(EVENT))
+        replica.process.terminate()
+        replica.end()
+    assert {span.name for span in collector.spans if not span.parent} == {"reconcile"}
+
+
+def test_latencies_lead_to_traces_in_openmetrics_alone(observed: Observed, world: World) -> None:
+    world.create()
+    world.eventually(world.is_ready)
+    wait(lambda: any(span.name == "reconcile" for span in observed.collector.spans))
+    kind, families = scrape(observed.replica, OPENMETRICS)
+    assert kind.startswith("application/openmetrics-text; version=1.0.0")
+    exemplars = {
+        family.name: sample.exemplar.labels["trace_id"]
+        for family in families
+        for sample in family.samples
+        if sample.exemplar and sample.labels.get("controller") == "memcached"
+    }
+    assert exemplars.keys() == {
+        "controller_runtime_reconcile_time_seconds",
+        "platform_time_to_ready_seconds",
+        "workqueue_work_duration_seconds",
+    }
+    wait(lambda: set(exemplars.values()) <= {span.trace for span in observed.collector.spans})
+
+    kind, plain = scrape(observed.replica)
+    assert kind.startswith("text/plain; version=0.0.4")
+    names = {sample.name for family in families for sample in family.samples}
+    assert {sample.name for family in plain for sample in family.samples} == names, "both have the same metrics"
+
+
+def test_a_change_is_timed_until_it_is_ready_and_its_events_are_counted(observed: Observed, world: World) -> None:
+    world.create()
+    world.eventually(world.is_ready)
+    world.change(size=2)
+    world.eventually(lambda: world.is_ready() and len(world.events(reason="Ready")) == 2)
+    ready = 'platform_time_to_ready_seconds_count{controller="memcached"'
+    wait(lambda: observed.replica.metric(ready) == 2)
+    events = 'platform_events_total{controller="memcached",reason="Scaling",type="Normal"'
+    wait(lambda: observed.replica.metric(events) == 1)
+    assert observed.replica.metric("platform_events_total") == len(world.events())

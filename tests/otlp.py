@@ -1,0 +1,113 @@
+"""A receiver of traces by OTLP over HTTP, as an OpenTelemetry collector is one; it reads them by their own schema."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+
+@dataclass(frozen=True)
+class Span:
+    """A span as it arrived.
+
+    Attributes:
+        parent: id of the span that it is a part of; empty if it begins its trace.
+        error: what its status says went wrong; empty if nothing did.
+        seconds: how long it took.
+    """
+
+    service: str
+    trace: str
+    id: str
+    parent: str
+    name: str
+    attributes: dict[str, str | int]
+    error: str
+    seconds: float
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes traces; or keeps everybody waiting.
+
+    Attributes:
+        hangs: whether nobody gets an answer.
+        paths: what was posted to.
+    """
+
+    def __init__(self) -> None:
+        self.hangs = False
+        self.paths = list[str]()
+        self.released = threading.Event()
+        self._spans = list[Span]()
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if collector.hangs:
+                    collector.released.wait(30)
+                collector.paths.append(self.path)
+                collector._spans += _read(ExportTraceServiceRequest.FromString(body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def spans(self) -> list[Span]:
+        """All that arrived so far."""
+        return list(self._spans)
+
+    def parts(self, whole: Span) -> list[Span]:
+        """The spans whose parent a span is."""
+        return [span for span in self._spans if (span.trace, span.parent) == (whole.trace, whole.id)]
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """A receiver on a port of its own, until the block is left."""
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.released.set()
+            server.shutdown()
+            thread.join()
+
+
+def _read(request: ExportTraceServiceRequest) -> Iterator[Span]:
+    for resource in request.resource_spans:
+        service = _attributes(resource.resource.attributes)["service.name"]
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                failed = span.status.code == Status.STATUS_CODE_ERROR
+                yield Span(
+                    service=str(service),
+                    trace=span.trace_id.hex(),
+                    id=span.span_id.hex(),
+                    parent=span.parent_span_id.hex(),
+                    name=span.name,
+                    attributes=_attributes(span.attributes),
+                    error=span.status.message if failed else "",
+                    seconds=(span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
+                )
+
+
+def _attributes(found: Any) -> dict[str, str | int]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in found}

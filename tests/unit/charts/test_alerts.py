@@ -1,0 +1,123 @@
+"""The PrometheusRules that the charts render: the generated rules, with what the values say filled in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards.rules.catalogue import RULES
+from dashboards.rules.files import groups
+from e2e.cluster.errors import ClusterError
+from tests.charts import CHARTS, NAMES, Obj, of_kind, only, render
+from tests.unit.dashboards.promtool import promtool
+
+
+def values(**given: Any) -> Obj:
+    return {"metrics": {"prometheusRule": {"enabled": True, **given}}}
+
+
+def rules(rendered: Obj) -> list[Obj]:
+    return [rule for group in rendered["spec"]["groups"] for rule in group["rules"]]
+
+
+def rule_of(charts: Path, name: str, **given: Any) -> Obj:
+    return only(render(charts / f"{name}-operator", values(**given)), "PrometheusRule")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_is_none_unless_it_is_asked_for(charts: Path, name: str) -> None:
+    assert not of_kind(render(charts / f"{name}-operator"), "PrometheusRule")
+
+
+def same_numbers(text: str) -> str:
+    """Helm writes 1.2096e+06 where we write 1209600."""
+    return " ".join(f"{float(word):g}" if word[0].isdigit() and _is_number(word) else word for word in text.split())
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rules_are_the_generated_ones_with_their_defaults(charts: Path, name: str) -> None:
+    rendered, plain = rule_of(charts, name)["spec"]["groups"], groups(RULES[name], RULES[name].defaults)["groups"]
+    for group in (*rendered, *plain):
+        for rule in group["rules"]:
+            rule["expr"] = same_numbers(rule["expr"])
+    assert rendered == plain
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prometheus_takes_what_is_rendered(charts: Path, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps(rule_of(charts, name)["spec"]))
+    said = promtool("check", "rules", "--lint=all", "--lint-fatal", file)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "${" not in file.read_text()
+
+
+def test_thresholds_labels_and_links_are_as_the_values_say(charts: Path) -> None:
+    made = rule_of(
+        charts,
+        "etcd",
+        labels={"release": "prometheus"},
+        alertLabels={"team": "storage", "severity": "theirs"},
+        dashboardsUrl="https://grafana.example.com/",
+        runbooksUrl="https://git.example.com/",
+        thresholds={"quotaUsed": 0.5, "leaderChanges": 7},
+    )
+    assert made["metadata"]["labels"]["release"] == "prometheus"
+    found = {rule["alert"]: rule for rule in rules(made) if "alert" in rule}
+    assert found["EtcdDatabaseNearQuota"]["expr"] == "resource:etcd_database_used:ratio > 0.5"
+    assert found["EtcdLeaderChanges"]["expr"].endswith("> 7")
+    near = found["EtcdDatabaseNearQuota"]
+    assert near["labels"]["team"] == "storage"
+    assert near["labels"]["severity"] == "warning", "what routes an alert is its own"
+    assert near["annotations"]["runbook_url"] == "https://git.example.com/docs/runbook/alerts.md#etcddatabasenearquota"
+    assert near["annotations"]["dashboard_url"].startswith("https://grafana.example.com/d/platform-etcd?var-namespace=")
+
+
+def test_an_alert_that_is_left_out_is_gone_and_one_that_is_none_is_refused(charts: Path) -> None:
+    left = {rule.get("alert") for rule in rules(rule_of(charts, "redis", disabled=["RedisEvicting"]))}
+    assert "RedisEvicting" not in left
+    assert "RedisMemoryHigh" in left
+    with pytest.raises(ClusterError, match="names RedisEvictng, and there is no such alert"):
+        rule_of(charts, "redis", disabled=["RedisEvictng"])
+
+
+@pytest.mark.parametrize(
+    "thresholds", [{"quotaUsed": 2}, {"quotaUsed": "much"}, {"quota": 0.5}, {"evictionsPerSecond": 1}]
+)
+def test_a_threshold_that_is_none_is_refused(charts: Path, thresholds: Obj) -> None:
+    with pytest.raises(ClusterError, match="/metrics/prometheusRule/thresholds"):
+        rule_of(charts, "etcd", thresholds=thresholds)
+
+
+def test_the_umbrella_brings_the_rules_of_each_operator_that_it_has(charts: Path) -> None:
+    given = {name: {"enabled": name != "redis", **values()} for name in NAMES}
+    found = of_kind(render(charts / "platform", given), "PrometheusRule")
+    assert [obj["metadata"]["name"] for obj in found] == [
+        f"platform-{name}-operator" for name in NAMES if name != "redis"
+    ]
+
+
+def test_no_alert_of_two_charts_is_one_and_the_same(charts: Path) -> None:
+    """Rules of the same name are about other resources or operators: in one Prometheus none doubles another."""
+    seen = [
+        (rule.get("alert", rule.get("record")), rule["expr"]) for name in NAMES for rule in rules(rule_of(charts, name))
+    ]
+    assert len(seen) == len(set(seen))
+
+
+def test_the_charts_hold_the_rules_as_generated() -> None:
+    for name in NAMES:
+        content = yaml.safe_load((CHARTS / f"{name}-operator/files/alerts.yaml").read_text())
+        assert content == groups(RULES[name], {}), f"{name}; mend: make manifests"

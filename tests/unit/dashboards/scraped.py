@@ -1,0 +1,87 @@
+"""A Prometheus that scrapes what was recorded of real servers, and one operator's word on two resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from dashboards.render.prometheus import Prometheus as Api
+from e2e.cluster.paths import REPOSITORY
+from e2e.scenarios.commands import until
+from e2e.scenarios.prometheus import Prometheus
+
+SCRAPES = REPOSITORY / "dashboards/scrapes"
+RECORDED = ("etcd", "memcached", "redis")
+
+WELL, AILING = ("Memcached", "shop", "sessions"), ("RedisCluster", "shop", "carts")
+
+
+def told() -> str:
+    """What an operator tells: the first is Ready, the second lacks a server."""
+    lines = ['leader_election_master_status{name="memcached-operator"} 1']
+    for kind, namespace, name in (WELL, AILING):
+        ready = (kind, namespace, name) == WELL
+        who = f'kind="{kind}",namespace="{namespace}",name="{name}"'
+        state = 'status="True",reason="Ready"' if ready else 'status="False",reason="Degraded"'
+        lines += [
+            f'platform_resource_info{{{who},version="1.2.3"}} 1',
+            f'platform_resource_condition{{{who},type="Ready",{state}}} 1',
+            f"platform_resource_desired_replicas{{{who}}} 3",
+            f"platform_resource_ready_replicas{{{who}}} {3 if ready else 2}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def endpoint() -> Iterator[str]:
+    """Answers /etcd, /memcached, /redis and /operator; gives host and port."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.strip("/")
+            text = told() if name == "operator" else (SCRAPES / f"{name}.prom").read_text()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def _job(name: str, address: str, labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "job_name": name,
+        "metrics_path": f"/{name}",
+        "honor_labels": name == "operator",
+        "static_configs": [{"targets": [address], "labels": labels}],
+    }
+
+
+@contextmanager
+def prometheus(scratch: Path) -> Iterator[Api]:
+    """Debian's, once it has scraped each twice: rates need that."""
+    with endpoint() as address:
+        servers = [
+            _job(name, address, {"namespace": "shop", "pod": f"{name}-0", "app_kubernetes_io_instance": name})
+            for name in RECORDED
+        ]
+        jobs = [*servers, _job("operator", address, {"namespace": "platform-system", "pod": "operator-0"})]
+        with Prometheus.scraping(scratch / "prometheus", jobs) as running:
+
+            def scraped() -> bool:
+                twice = running.ask("count_over_time(up[1m]) >= 2 and up == 1")
+                assert len(twice) == len(jobs), running.targets()
+                return True
+
+            until("each is scraped twice", scraped)
+            yield Api(running.url)

@@ -1,0 +1,111 @@
+"""docker-compose.yml and what it mounts, as far as it can be checked without pulling images."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards.catalogue import DASHBOARDS
+from e2e.cluster import debian
+from e2e.cluster.paths import REPOSITORY
+
+COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+PARTS = REPOSITORY / "dashboards/compose"
+PROMETHEUS = yaml.safe_load((PARTS / "prometheus.yml").read_text())
+JOBS = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
+
+
+def mounts(service: str) -> dict[str, Path]:
+    """What a service sees of the repository, by where it sees it."""
+    parts = [mount.split(":") for mount in SERVICES[service]["volumes"]]
+    assert all(mode == "ro" for _, _, mode in parts)
+    return {inside: REPOSITORY / outside for outside, inside, _ in parts}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_is_pinned_and_names_no_registry(name: str) -> None:
+    image = SERVICES[name]["image"]
+    first = image.split("/")[0]
+    assert "/" not in image or not re.search(r"[.:]", first), "a registry's host"
+    if "build" in SERVICES[name]:
+        begins = re.findall(r"^FROM (\S+)", SERVICES[name]["build"]["dockerfile_inline"], re.MULTILINE)
+        assert begins == ["debian:trixie-slim"]
+    else:
+        assert re.search(r":v?\d+\.\d+\.\d+$", image), image
+
+
+def test_ports_are_open_to_this_machine_alone() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("service", ["prometheus", "grafana"])
+def test_what_is_mounted_is_there(service: str) -> None:
+    for inside, outside in mounts(service).items():
+        assert outside.exists(), f"{outside}, for {inside}"
+
+
+def test_services_wait_for_services_that_are_there() -> None:
+    for name, service in SERVICES.items():
+        assert set(service.get("depends_on", ())) <= set(SERVICES), name
+
+
+def test_grafana_shows_the_generated_dashboards_from_our_prometheus() -> None:
+    found = mounts("grafana")
+    for inside, outside in found.items():
+        if outside.suffix == ".yml":
+            assert inside.startswith("/etc/grafana/provisioning/")
+    [provider] = yaml.safe_load((PARTS / "grafana/dashboards.yml").read_text())["providers"]
+    assert found[provider["options"]["path"]] == REPOSITORY / "dashboards/generated"
+    home = Path(SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert home.stem in {page.uid for page in DASHBOARDS}
+    assert found[str(home.parent)] == REPOSITORY / "dashboards/generated"
+    [source] = yaml.safe_load((PARTS / "grafana/datasources.yml").read_text())["datasources"]
+    assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
+
+
+def test_prometheus_scrapes_services_that_are_there() -> None:
+    hosts = set()
+    for job in JOBS.values():
+        rules = job.get("relabel_configs", ())
+        replaced = [rule["replacement"] for rule in rules if rule.get("target_label") == "__address__"]
+        targets = [target for static in job["static_configs"] for target in static["targets"]]
+        for target in [*replaced, *targets]:
+            hosts.add(re.sub(r"^\w+://", "", target).split(":")[0])
+    given = {entry.split(":")[0] for entry in SERVICES["prometheus"]["extra_hosts"]}
+    assert hosts - given <= set(SERVICES)
+    assert {"memcached-exporter", "etcd-2", "redis-exporter", "redis-1"} <= hosts
+
+
+def test_targets_bear_the_labels_that_dashboards_choose_by() -> None:
+    for name in ("memcached", "etcd", "redis"):
+        for static in JOBS[name]["static_configs"]:
+            made = {rule.get("target_label") for rule in JOBS[name].get("relabel_configs", ())}
+            assert {"namespace", "app_kubernetes_io_instance", "pod"} <= set(static["labels"]) | made
+    assert JOBS["operators"]["honor_labels"] is True
+
+
+def test_prometheus_takes_its_configuration_and_reads_our_rules() -> None:
+    promtool = debian.program("promtool", "prometheus")
+    check = [str(promtool), "check", "config", "--syntax-only", str(PARTS / "prometheus.yml")]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [pattern] = PROMETHEUS["rule_files"]
+    rules = mounts("prometheus")[str(Path(pattern).parent)]
+    assert list(rules.glob(Path(pattern).name))
+
+
+def test_members_of_etcd_know_each_other() -> None:
+    members = sorted(name for name in SERVICES if name.startswith("etcd-"))
+    assert len(members) == 3
+    for name in members:
+        assert SERVICES[name]["hostname"] == name, "it calls itself so"
+        [cluster] = re.findall(r"--initial-cluster=(\S+)", " ".join(SERVICES[name]["command"]))
+        assert cluster == ",".join(f"{member}=http://{member}:2380" for member in members)

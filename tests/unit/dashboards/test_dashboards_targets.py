@@ -1,0 +1,45 @@
+"""What targets of a ServiceMonitor are scraped with: what the Prometheus operator would give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from e2e.scenarios.commands import Kubectl
+from e2e.scenarios.prometheus import job_of
+from tests import charts as rendering
+
+
+class Cluster(Kubectl):
+    """One Service of the etcd operator's, with one pod behind it."""
+
+    def items(self, *what: str) -> list[Any]:
+        labels = {"app.kubernetes.io/name": "etcd", "app.kubernetes.io/instance": "orders"}
+        if what[0] == "services":
+            return [{"metadata": {"name": "orders-headless", "namespace": self.namespace, "labels": labels}}]
+        behind = {"addresses": ["10.0.0.7"], "targetRef": {"name": "orders-0"}}
+        ports = [{"name": "client", "port": 2379}, {"name": "metrics", "port": 2381}]
+        return [{"ports": ports, "endpoints": [behind]}]
+
+
+def test_a_server_bears_its_pod_and_its_resources_name_and_namespace(charts: Path) -> None:
+    given = {"metrics": {"serviceMonitor": {"enabled": True}}}
+    monitor = rendering.named(rendering.render(charts / "etcd-operator", given), "ServiceMonitor", "-operands")
+    job = job_of(monitor, Cluster("shop", {}))
+    [found] = job["static_configs"]
+    assert found["targets"] == ["10.0.0.7:2381"]
+    assert found["labels"] == {
+        "namespace": "shop",
+        "service": "orders-headless",
+        "job": "etcd",
+        "pod": "orders-0",
+        "app_kubernetes_io_instance": "orders",
+    }
+    assert job["honor_labels"] is False
+
+
+def test_an_operators_word_on_a_resource_keeps_the_resources_namespace(charts: Path) -> None:
+    given = {"metrics": {"serviceMonitor": {"enabled": True}}}
+    monitors = rendering.of_kind(rendering.render(charts / "etcd-operator", given), "ServiceMonitor")
+    [own] = [found for found in monitors if not found["metadata"]["name"].endswith("-operands")]
+    assert job_of(own, Cluster(rendering.NAMESPACE, {}), scheme="http")["honor_labels"] is True

@@ -1,0 +1,159 @@
+"""How long it took until a resource was as its spec says, and what is not counted as that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from shared.controller import Controller
+from shared.kube import Kind, Obj
+from shared.plan import Plan, Progress, Verdict
+from shared.queue import Key
+from shared.readiness import Readiness
+from shared.testing.harness import Harness
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+KEY = Key("default", "a")
+
+DONE, UNDERWAY = Verdict(), Verdict(Progress.UNDERWAY, "Scaling")
+STALLED, HELD = Verdict(Progress.STALLED, "InvalidSpec"), Verdict(Progress.HELD, "Paused")
+
+
+class Watched:
+    """A `Readiness`, and what it counted."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.readiness = Readiness(name)
+        self._before = self._seen()
+
+    def look(self, generation: int, after: float, *, observed: int | None = None, uid: str = "1") -> None:
+        made = f"{NOW - timedelta(seconds=5):%Y-%m-%dT%H:%M:%SZ}"
+        metadata = {"uid": uid, "generation": generation, "creationTimestamp": made}
+        status = {} if observed is None else {"observedGeneration": observed}
+        self.readiness.look(KEY, {"metadata": metadata, "status": status}, NOW + timedelta(seconds=after))
+
+    def told(self, verdict: Verdict, after: float) -> None:
+        self.readiness.told(KEY, verdict, NOW + timedelta(seconds=after))
+
+    @property
+    def counted(self) -> tuple[float, float]:
+        """How many changes, and how many seconds they took together."""
+        count, total = self._seen()
+        return count - self._before[0], total - self._before[1]
+
+    def _seen(self) -> tuple[float, float]:
+        name, labels = "platform_time_to_ready_seconds", {"controller": self._name}
+        return tuple(REGISTRY.get_sample_value(f"{name}_{what}", labels) or 0.0 for what in ("count", "sum"))  # type: ignore[return-value]
+
+
+@pytest.fixture
+def watched(request: pytest.FixtureRequest) -> Watched:
+    return Watched(request.node.name)
+
+
+def test_a_new_resource_is_waited_for_since_it_was_made(watched: Watched) -> None:
+    watched.look(1, 0)
+    watched.told(UNDERWAY, 1)
+    watched.look(1, 2, observed=1)
+    assert watched.counted == (0, 0)
+    watched.told(DONE, 10)
+    assert watched.counted == (1, 15)
+
+
+def test_a_change_is_waited_for_since_it_was_seen(watched: Watched) -> None:
+    watched.look(2, 100, observed=1)
+    watched.told(DONE, 104)
+    assert watched.counted == (1, 4)
+
+
+def test_a_change_on_top_of_another_is_no_new_beginning(watched: Watched) -> None:
+    watched.look(2, 100, observed=1)
+    watched.told(UNDERWAY, 101)
+    watched.look(3, 130, observed=2)
+    watched.told(DONE, 160)
+    assert watched.counted == (1, 60)
+
+
+def test_a_resource_that_comes_back_without_a_change_is_not_counted(watched: Watched) -> None:
+    watched.look(2, 0, observed=2)
+    watched.told(UNDERWAY, 0)
+    watched.told(DONE, 60)
+    assert watched.counted == (0, 0)
+
+
+def test_time_in_which_the_spec_cannot_be_followed_counts(watched: Watched) -> None:
+    watched.look(2, 0, observed=1)
+    watched.told(STALLED, 0)
+    watched.look(3, 50, observed=2)
+    watched.told(DONE, 60)
+    assert watched.counted == (1, 60)
+
+
+def test_a_pause_that_a_person_asked_for_ends_the_wait(watched: Watched) -> None:
+    watched.look(2, 0, observed=1)
+    watched.told(HELD, 1)
+    watched.look(3, 3600, observed=2)
+    watched.told(DONE, 3602)
+    assert watched.counted == (1, 2)
+
+
+def test_another_resource_of_the_same_name_begins_anew(watched: Watched) -> None:
+    watched.look(2, -1000, observed=1)
+    watched.look(1, 0, uid="2")
+    watched.told(DONE, 1)
+    assert watched.counted == (1, 6)
+
+
+def test_what_is_known_from_before_another_led_counts_no_more(watched: Watched) -> None:
+    watched.look(2, 0, observed=1)
+    watched.readiness.clear()
+    watched.told(DONE, 3600)
+    assert watched.counted == (0, 0)
+
+
+def test_what_was_deleted_is_not_waited_for(watched: Watched) -> None:
+    watched.look(2, 0, observed=1)
+    watched.readiness.forget(KEY)
+    watched.told(DONE, 3600)
+    assert watched.counted == (0, 0)
+
+
+async def test_a_reconcile_times_each_change_once_and_remembers_when_certificates_end() -> None:
+    kind = Kind("test.example.com", "v1", "Timed", "timeds")
+    ends = [NOW + timedelta(days=2), NOW + timedelta(days=1)]
+
+    async def observe(*_: Any) -> list[datetime]:
+        return ends
+
+    controller: Controller[Obj, list[datetime]] = Controller(
+        operator="timed-operator",
+        kind=kind,
+        owns=(),
+        parse=lambda obj: obj,
+        observe=observe,
+        plan=lambda *_: Plan((), DONE, {}),
+        certificate_ends=lambda seen: seen,
+    )
+    harness, watched = Harness(controller), Watched("timed")
+    key = Key("default", "a")
+    for size in (1, 2):
+        harness.apply("a", size=size)
+        await harness.run()
+        harness.queue.add(key)
+        await harness.run()
+        assert watched.counted[0] == size
+    assert harness.reconciler.certificate_expiry == {key: ends[1].timestamp()}
+    ends.clear()
+    harness.queue.add(key)
+    await harness.run()
+    assert harness.reconciler.certificate_expiry == {}
+    ends.append(NOW)
+    harness.queue.add(key)
+    await harness.run()
+    harness.person.delete(kind, *key)
+    await harness.run()
+    assert harness.reconciler.certificate_expiry == {}

@@ -1,0 +1,170 @@
+"""What a reconcile asks of a database, as an OpenTelemetry collector hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from operators.etcd import database as etcd
+from operators.memcached import database as memcached
+from operators.redis import connection
+from operators.redis import database as redis
+from shared import tracing
+from shared.controller import Controller
+from shared.kube import Kind, Obj
+from shared.plan import Call, Plan, Verdict
+from shared.testing.harness import Harness
+from tests.otlp import Collector, Span, collecting
+from tests.unit.etcd.replying import STATUS, refusing
+from tests.unit.etcd.replying import fake as etcd_server
+from tests.unit.memcached.fake import fake as memcached_server
+
+THING = Kind("test.example.com", "v1", "Traced", "traceds")
+
+
+@dataclass(frozen=True)
+class Change(Call):
+    """A step on a database."""
+
+    def __str__(self) -> str:
+        return "change something"
+
+
+async def traced(ask: Callable[[], Awaitable[Any]], change: Callable[[], Awaitable[Any]]) -> list[Span]:
+    """The spans of one reconcile that asks a database, changes it, and asks again."""
+    changed = False
+
+    async def observe(*_: Any) -> None:
+        await ask()
+
+    async def call(_: Call) -> None:
+        nonlocal changed
+        changed = True
+        await change()
+
+    controller: Controller[Obj, None] = Controller(
+        operator="traced-operator",
+        kind=THING,
+        owns=(),
+        parse=lambda obj: obj,
+        observe=observe,
+        plan=lambda *_: Plan(() if changed else (Change(),), Verdict(), {}),
+        call=call,
+    )
+    with collecting() as collector:
+        async with tracing.exported(collector.url, "traced-operator"):
+            harness = Harness(controller)
+            harness.apply("a")
+            worker = asyncio.create_task(harness.reconciler.work())
+            await asyncio.sleep(0)
+            harness.queue.close()
+            await harness.queue.rest()
+            worker.cancel()
+        return told(collector)
+
+
+def told(collector: Collector) -> list[Span]:
+    """All spans, each after what it is a part of."""
+    [root] = [span for span in collector.spans if not span.parent]
+
+    def below(whole: Span) -> list[Span]:
+        return [whole, *(found for part in collector.parts(whole) for found in below(part))]
+
+    found = below(root)
+    assert len(found) == len(collector.spans), "all of it is one trace"
+    return found
+
+
+def whole(*, asked: list[str], changed: list[str]) -> list[str]:
+    """What a reconcile is made of: it makes sure of the resource before a step that cannot be taken back."""
+    look = ["observe", *asked, "plan"]
+    return ["reconcile", *look, "GET", "call", *changed, *look, "PATCH"]
+
+
+async def test_each_command_to_memcached_is_told() -> None:
+    async with memcached_server({"refresh_certs": b"OK\r\n"}) as to:
+
+        @asynccontextmanager
+        async def connected() -> AsyncIterator[memcached.Server]:
+            server = await memcached.connect("127.0.0.1", to.port)
+            yield server
+            await server.aclose()
+
+        async def ask() -> None:
+            async with connected() as server:
+                await server.version()
+
+        async def change() -> None:
+            async with connected() as server:
+                await server.refresh_certs()
+
+        spans = await traced(ask, change)
+    greeting = "memcached version"
+    asked = [greeting, "memcached version"]
+    assert [span.name for span in spans] == whole(asked=asked, changed=[greeting, "memcached refresh_certs"])
+    assert {span.attributes.get("server") for span in spans if "memcached" in span.name} == {f"127.0.0.1:{to.port}"}
+    [call] = [span for span in spans if span.name == "call"]
+    assert call.attributes == {"step": "change something"}
+
+
+async def test_each_request_to_etcd_is_told_and_whether_it_failed() -> None:
+    async with etcd_server(maintenance_status=STATUS, maintenance_defragment=refusing("not now")) as to:
+
+        async def ask() -> None:
+            async with to.connected(etcd.Access()) as server:
+                await server.status()
+
+        async def change() -> None:
+            async with to.connected(etcd.Access()) as server:
+                with suppress(etcd.EtcdError):
+                    await server.defragment()
+
+        spans = await traced(ask, change)
+    asked = ["etcd maintenance/status"]
+    assert [span.name for span in spans] == whole(asked=asked, changed=["etcd maintenance/defragment"])
+    by_name = {span.name: span for span in spans}
+    assert by_name["etcd maintenance/status"].attributes == {"server": f"demo-0 (127.0.0.1:{to.port})"}
+    assert "not now" in by_name["etcd maintenance/defragment"].error
+    assert by_name["call"].error == "", "what was passed over is no error of the step"
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """Of a server that answers each command of Redis with OK."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while line := await reader.readline():
+                for _ in range(int(line[1:])):
+                    size = int((await reader.readline())[1:])
+                    await reader.readexactly(size + 2)
+                writer.write(b"+OK\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def test_each_round_trip_to_redis_is_told_without_what_may_be_secret(port: int) -> None:
+    async def exchange(*commands: redis.Command) -> None:
+        endpoint = redis.Endpoint("demo-0", "127.0.0.1", "demo-0.test", port)
+        line = connection.connect(endpoint, redis.Access(password="12345"))
+        await line.pipe(commands)
+        await line.aclose()
+
+    spans = await traced(
+        lambda: exchange(("CLUSTER", "NODES"), ("INFO", "all")),
+        lambda: exchange(("ACL", "SETUSER", "default", ">hunter2"), ("CONFIG", "SET", "masterauth", "hunter2")),
+    )
+    assert [span.name for span in spans] == whole(asked=["redis CLUSTER NODES"], changed=["redis ACL SETUSER"])
+    by_name = {span.name: span for span in spans}
+    server = f"demo-0 (127.0.0.1:{port})"
+    assert by_name["redis CLUSTER NODES"].attributes == {"server": server, "commands": 2}
+    assert "hunter2" not in str(spans)
+    assert "12345" not in str(spans)
