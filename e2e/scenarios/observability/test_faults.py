@@ -31,7 +31,7 @@ def test_a_member_of_etcd_that_stays_down_is_told_and_a_lost_quorum_is_told_loud
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
     who = {"kind": "EtcdCluster", "namespace": kubectl.namespace, "name": cluster.name}
-    assert not watch.firing("PlatformResourceDegraded", who)
+    watch.await_end("PlatformResourceDegraded", who)  # it took a while to be there
     with cluster.down("demo-2"):
         assert watch.await_alert("PlatformResourceDegraded", who)["labels"]["severity"] == "warning"
         assert not watch.firing("EtcdQuorumLost", who), "two of three are a quorum"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import secrets
 import threading
 import time
 from collections import Counter
@@ -97,6 +98,7 @@ class Load:
             settings: attributes of the load.
         """
         load = cls(find, access or Access(), **settings)
+        load.prefix += f"{secrets.token_hex(3)}-"  # what an earlier load left is none of its own
         load._registers = [Register(f"{load.prefix}register-{number}") for number in range(clients * REGISTERS)]
         working = threading.Thread(target=load._go_on, args=(clients,), daemon=True)
         working.start()

@@ -123,7 +123,7 @@ def test_12_a_password_changes_under_load_and_nobody_is_refused(kubectl: Kubectl
     assert cluster.uids() == before, "nobody was restarted for it"
     assert load.unfelt()
     assert load.check() > 50
-    with cluster.load(prefix="again-") as load:
+    with cluster.load() as load:
         kubectl("delete", "pod", cluster.shard()[1][0])
         time.sleep(5)
     cluster.await_ready(6)  # a replica that starts anew authenticates with the new one
