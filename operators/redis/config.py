@@ -146,6 +146,8 @@ def _given(resource: RedisCluster, template: str) -> Directives:
         # A master that restarted with nothing in memory would have its replicas drop what they have.
         "appendonly": [["yes"]],
         "repl-diskless-sync": [["yes"]],
+        # How long a replica waits for others that may want the same transfer: Redis' own 5 s are felt at each new one.
+        "repl-diskless-sync-delay": [["1" if spec.replicas_per_master > 1 else "0"]],
     }
     if spec.tls.mode != "none" and features(resource.engine).hostnames:
         found["cluster-preferred-endpoint-type"] = [["hostname"]]  # certificates bear names

@@ -39,7 +39,7 @@ from operators.redis.migration.room import require_room
 from operators.redis.migration.throttle import Pulse, Throttle
 from operators.redis.slots import Slots
 
-BATCH = 64
+BATCH = 32
 """Slots that are opened in one go, and handed over in one: for each go, servers write down what they know."""
 
 TRIES = 3

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from operators.redis.database import RedisError, Server
 
-WAIT = 0.025
+WAIT = 0.01
 """Seconds that a client may wait for an answer because slots move."""
 
 KEYS = 100
 """Of a slot, in one command."""
 
-SLOTS = 16
+SLOTS = 4
 """Whose keys move in one go; more are hardly any faster."""
 
 _BEAT = 0.01
