@@ -202,8 +202,8 @@ class Play:
             was_deaf = bool(self.operator.deaf)
             if await self._turn(OUTAGE if was_deaf else TURNS):
                 break
-            assert was_deaf, RESTLESS
-            if self.operator.deaf:  # it may have heard again meanwhile
+            assert was_deaf or self.operator.deaf, RESTLESS
+            if self.operator.deaf:  # it may have ceased to hear, or heard again, meanwhile
                 self.operator.relist()  # no watch is broken for ever
                 self.contended = True
         if self.operator is None:
