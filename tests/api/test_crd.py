@@ -145,7 +145,7 @@ def test_what_is_not_given_is_filled_in(world: World, kind: Kind, given: Obj, fi
 def test_a_sample_applies_strictly_and_is_made_real(
     world: World, kube: Kubectl, operator: Operator, sample: Path
 ) -> None:
-    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("vault-tls")})
+    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("wallet-tls")})
     kube("apply", "--validate=strict", "--filename", sample)
     resources = [obj for obj in yaml.safe_load_all(sample.read_text()) if obj["kind"] == MEMCACHED.name]
     (name,) = (obj["metadata"]["name"] for obj in resources)
