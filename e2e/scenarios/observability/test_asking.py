@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,7 +44,7 @@ def all_three(kubectl: Kubectl) -> Sequence[Resource]:
 
 
 def test_every_question_of_the_dashboards_has_an_answer_and_every_rule_is_evaluated(
-    kubectl: Kubectl, watch: Watch
+    kubectl: Kubectl, watch: Watch, record_property: Callable[[str, object], None]
 ) -> None:
     made = all_three(kubectl)
     asked = list(queries())
@@ -72,9 +72,10 @@ def test_every_question_of_the_dashboards_has_an_answer_and_every_rule_is_evalua
         until(f"{name} is recorded", lambda name=name: watch.prometheus.ask(name), seconds=30)  # type: ignore[misc]
     ours = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
     assert not [alert for alert in ours if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
-    print(
-        f"{len(expected)}/{len(expected)} questions answered, {len(asked) - len(expected)} may be silent; "
-        f"{len(rules)}/{len(rules)} rules evaluated"
+    record_property(
+        "told",
+        f"dashboards: {len(expected)}/{len(expected)} questions answered, {len(asked) - len(expected)} may be silent; "
+        f"{len(rules)}/{len(rules)} rules evaluated",
     )
 
     told = {labels["kind"] for labels, _ in _told(watch, kubectl)}

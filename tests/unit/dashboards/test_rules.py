@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_every_alert_has_a_case_and_every_case_an_alert(operator: str) -> None:
 
 @pytest.mark.parametrize("operator", RULES)
 def test_every_alert_fires_is_silent_when_healthy_clears_and_is_right_without_its_series(
-    operator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    operator: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     rules, count, files = RULES[operator], 0, []
     for number, case in enumerate(cases(operator)):
@@ -43,8 +43,7 @@ def test_every_alert_fires_is_silent_when_healthy_clears_and_is_right_without_it
     assert said.returncode == 0, said.stdout + said.stderr
     passed = said.stdout.count("SUCCESS")
     assert passed == len(files) == len(list(rules.alerts))
-    with capsys.disabled():
-        sys.stdout.write(f" {operator}: alerts {passed}/{len(files)}, trials {count}/{count} ")
+    record_property("told", f"promtool, {operator}: alerts {passed}/{len(files)}, trials {count}/{count}")
 
 
 def test_an_alert_that_cannot_fire_is_found(tmp_path: Path) -> None:
