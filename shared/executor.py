@@ -119,7 +119,7 @@ class Executor:
         place, asked = _place(kind, desired), hash(json.dumps(desired))
         was_so = self._asked.get(place) == asked
         if observed is None:
-            if action.unchanged:
+            if action.unchanged or was_so:  # what was made and is gone may have gone with the resource, unheard of yet
                 await self._require_current(resource)
             applied = await self._written(kind, namespace, name, self._create(resource, action))
             log.info("%s: created %s %s", _key(resource), kind, name)

@@ -29,7 +29,7 @@ def alive(world: World, operator: Operator) -> World:
     """A world with one resource whose objects are there; no kubelet, so its pods never become ready."""
     world.workloads = None
     world.create()
-    world.eventually(lambda: world.find(SERVICE) and world.listed(POD))
+    world.eventually(lambda: world.find(SERVICE) and world.listed(POD) and world.reason() == "Creating")
     return world
 
 

@@ -268,6 +268,16 @@ async def test_what_is_not_watched_is_looked_at_live_and_written_only_if_it_diff
     assert not room.server.objects(SECRET)
 
 
+async def test_what_is_missing_since_the_resource_went_is_not_made_again(room: Room) -> None:
+    service = Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"}))
+    assert await room.do(service)
+    room.person.delete(SERVICE, NAMESPACE, "a")
+    gone(room)
+    with pytest.raises(Conflict, match="gone"):
+        await room.do(service)
+    assert not room.server.objects(SERVICE)
+
+
 async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -> None:
     def service(port: int) -> Apply:
         spec = {"clusterIP": "None", "ports": [{"port": port, "protocol": "TCP"}]}
