@@ -17,11 +17,14 @@ from operators.redis.database import RedisError, Server
 WAIT = 0.01
 """Seconds that a client may wait for an answer because slots move."""
 
+CALM = 0.002
+"""Seconds within which all are answered where there is room for more in one go."""
+
 KEYS = 100
 """Of a slot, in one command."""
 
-SLOTS = 4
-"""Whose keys move in one go; more are hardly any faster."""
+SLOTS = 2
+"""Whose keys move in one go; more are hardly any faster, and clients wait longer."""
 
 _BEAT = 0.01
 
@@ -33,33 +36,33 @@ class Throttle:
     Attributes:
         most_keys: of a slot, in one command.
         most_slots: in one go.
-        keys, slots: how many now.
+        keys, slots: how many now. At first it is one slot: how busy the processors are is not known yet.
     """
 
     most_keys: int = KEYS
     most_slots: int = SLOTS
     keys: int = 0
-    slots: int = 0
+    slots: int = 1
 
     def __post_init__(self) -> None:
         self.keys = self.keys or self.most_keys
-        self.slots = self.slots or self.most_slots
 
-    def judge(self, waited: float) -> None:
+    def judge(self, waited: float | None) -> None:
         """What a go came to.
 
         Args:
-            waited: the longest that somebody waited meanwhile, in seconds.
+            waited: the longest that somebody waited meanwhile, in seconds; None where nobody asked.
         """
-        if waited <= WAIT:
-            if self.keys < self.most_keys:
-                self.keys = min(self.most_keys, self.keys * 2)
-            else:
-                self.slots = min(self.most_slots, self.slots * 2)
-        elif self.slots > 1:
-            self.slots = max(1, self.slots // 2)
-        else:
+        if waited is None:
+            return
+        if waited > WAIT and self.slots == 1:
             self.keys = max(1, self.keys // 2)
+        elif waited > CALM and self.slots > 1:
+            self.slots //= 2
+        elif self.keys < self.most_keys:
+            self.keys = min(self.most_keys, self.keys * 2)
+        elif waited <= CALM:
+            self.slots = min(self.most_slots, self.slots * 2)
 
     def alone(self) -> None:
         """One slot at a time, for what is in one go waits for all that goes wrong in it."""
@@ -70,14 +73,17 @@ class Pulse:
     """How long a node lets others wait, by asking it all the time on a connection of its own."""
 
     def __init__(self) -> None:
-        self._longest = 0.0
+        self._waits: list[float] = []
         self._asked: float | None = None
 
-    def taken(self) -> float:
-        """The longest wait since this was asked last, in seconds; also of a question that is not answered yet."""
-        waiting = time.monotonic() - self._asked if self._asked is not None else 0.0
-        longest, self._longest = max(self._longest, waiting), 0.0
-        return longest
+    def taken(self) -> float | None:
+        """The longest wait since this was asked last, in seconds; None where nobody asked.
+
+        A question that is not answered yet counts, too.
+        """
+        waits = [*self._waits, *([time.monotonic() - self._asked] if self._asked is not None else ())]
+        self._waits.clear()
+        return max(waits, default=None)
 
     @classmethod
     @asynccontextmanager
@@ -97,5 +103,5 @@ class Pulse:
             self._asked = time.monotonic()
             with suppress(RedisError):  # who moves the slots is told as well
                 await server.ask("PING")
-            self._longest = max(self._longest, time.monotonic() - self._asked)
+            self._waits.append(time.monotonic() - self._asked)
             self._asked = None

@@ -5,28 +5,37 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.migration.throttle import WAIT, Throttle
+from operators.redis.migration.throttle import CALM, WAIT, Throttle
 
 
 def test_it_narrows_where_others_wait_and_widens_again() -> None:
-    held, seen = Throttle(100, 64), []
-    for waited in (*[4 * WAIT] * 8, *[WAIT / 2] * 4):
+    held, seen = Throttle(100, 8, slots=8), []
+    for waited in (*[4 * WAIT] * 5, *[CALM] * 4, WAIT, None):
         held.judge(waited)
         seen.append((held.slots, held.keys))
     assert seen == [
-        *((32, 100), (16, 100), (8, 100), (4, 100), (2, 100), (1, 100), (1, 50), (1, 25)),
+        *((4, 100), (2, 100), (1, 100), (1, 50), (1, 25)),
         *((1, 50), (1, 100), (2, 100), (4, 100)),
+        *((2, 100), (2, 100)),
     ]
 
 
+def test_who_is_far_away_gets_all_keys_but_slots_one_by_one() -> None:
+    held, seen = Throttle(100, 8, keys=25), []
+    for _ in range(3):
+        held.judge(WAIT)
+        seen.append((held.slots, held.keys))
+    assert seen == [(1, 50), (1, 100), (1, 100)]
+
+
 def test_after_a_failure_a_slot_goes_alone() -> None:
-    held = Throttle(100, 64)
+    held = Throttle(100, 64, slots=64)
     held.alone()
     assert (held.slots, held.keys) == (1, 100)
 
 
-@given(st.integers(1, 1000), st.integers(1, 128), st.lists(st.floats(0, 1)))
-def test_something_always_moves_and_never_more_than_may(keys: int, slots: int, waits: list[float]) -> None:
+@given(st.integers(1, 1000), st.integers(1, 128), st.lists(st.none() | st.floats(0, 1)))
+def test_something_always_moves_and_never_more_than_may(keys: int, slots: int, waits: list[float | None]) -> None:
     held = Throttle(keys, slots)
     for waited in waits:
         held.judge(waited)
