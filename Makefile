@@ -64,7 +64,7 @@ test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes)
 
 test-containers: .venv ## Against the databases themselves, on the Docker that answers, else on one of our own (root)
 	@echo "==> container tests"
-	@$(PYTEST) tests/containers -m "not long" $(ARGS)
+	@$(PYTEST) -n auto --dist loadgroup tests/containers -m "not long" $(ARGS)
 
 # The cluster's own test takes it down and looks for what is left, so it runs last, by itself; and not on a cluster that
 # was up before, for somebody may have something in it.
@@ -82,9 +82,9 @@ test-long: .venv ## Every end-to-end and container test, the long ones too, and 
 	@echo "==> every crash scenario, and long walks through random worlds"
 	@$(PYTEST) $(PARALLEL) tests/unit -m long --timeout 3600 $(ARGS)
 	@echo "==> crash scenarios on a real API server"
-	@$(PYTEST) tests/api -m long --timeout 900 $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with every version"
-	@$(PYTEST) tests/containers -m long $(ARGS)
+	@$(PYTEST) -n auto --dist loadgroup tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, the long ones too"
 	$(call E2E,--timeout 3600)
 
