@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dashboards.promql import ID, OWNER
+from dashboards.promql import ID, KINDS, OWNER
+from dashboards.rules.model import Subject
 
-__all__ = ["ID", "NAMED", "OWNED", "OWNER", "SERVER", "largest", "of_operator", "told"]
+__all__ = ["ID", "NAMED", "OWNER", "SERVER", "about_resources", "about_servers", "largest", "of_operator", "told"]
 
 SERVER = f"{OWNER}, pod"
 """What tells servers apart, whatever address they have today."""
@@ -14,6 +15,16 @@ OWNED = {"namespace": "namespace", "name": "app_kubernetes_io_instance"}
 
 NAMED = {"namespace": "namespace", "name": "name"}
 """The same of what operators tell of resources."""
+
+
+def about_servers(kind: str) -> Subject:
+    """The servers of a kind, as they tell of themselves."""
+    return Subject(KINDS[kind], OWNED, {"kind": kind, "name": "{{ $labels.app_kubernetes_io_instance }}"})
+
+
+def about_resources(kind: str) -> Subject:
+    """The resources of a kind, as their operator tells of them."""
+    return Subject(KINDS[kind], NAMED)
 
 
 def told(metric: str, kinds: str, *conditions: str, by: str = "") -> str:

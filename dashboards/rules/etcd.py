@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from charts.values.rules import EtcdThresholds
 from dashboards.rules import operators, resources
-from dashboards.rules.asking import ID, NAMED, OWNED, OWNER, largest, told
-from dashboards.rules.model import Alert, Group, Recording, RuleSet, Severity
+from dashboards.rules.asking import ID, OWNER, about_resources, about_servers, largest, told
+from dashboards.rules.model import Group, Recording, RuleSet
 
 KIND, BACKUP = "EtcdCluster", "EtcdBackup"
 WHO = "EtcdCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
@@ -15,32 +15,7 @@ RESOURCE = "EtcdCluster {{ $labels.namespace }}/{{ $labels.name }}"
 OWN_FAULT = "Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"
 """gRPC codes by which etcd says that it failed, not its client."""
 
-
-def _of_members(name: str, severity: Severity, expr: str, wait: str, summary: str, description: str) -> Alert:
-    return Alert(
-        name=name,
-        severity=severity,
-        expr=expr,
-        wait=wait,
-        summary=summary,
-        description=description,
-        dashboard="platform-etcd",
-        of=OWNED,
-        labels={"kind": KIND, "name": "{{ $labels.app_kubernetes_io_instance }}"},
-    )
-
-
-def _of_resources(name: str, severity: Severity, expr: str, wait: str, summary: str, description: str) -> Alert:
-    return Alert(
-        name=name,
-        severity=severity,
-        expr=expr,
-        wait=wait,
-        summary=summary,
-        description=description,
-        dashboard="platform-etcd",
-        of=NAMED,
-    )
+_of_members, _of_resources = about_servers(KIND).alert, about_resources(KIND).alert
 
 
 def _slow(histogram: str) -> str:

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from charts.values.rules import MemcachedThresholds
 from dashboards.rules import operators, resources
-from dashboards.rules.asking import OWNED, OWNER, largest
-from dashboards.rules.model import Alert, Group, Recording, RuleSet, Severity
+from dashboards.rules.asking import OWNER, about_servers, largest
+from dashboards.rules.model import Group, Recording, RuleSet
 
 KIND = "Memcached"
 WHO = "Memcached {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
 SERVER = "{{ $labels.pod }} of " + WHO
 
-
-def _alert(name: str, severity: Severity, expr: str, wait: str, summary: str, description: str) -> Alert:
-    return Alert(
-        name=name,
-        severity=severity,
-        expr=expr,
-        wait=wait,
-        summary=summary,
-        description=description,
-        dashboard="platform-memcached",
-        of=OWNED,
-        labels={"kind": KIND, "name": "{{ $labels.app_kubernetes_io_instance }}"},
-    )
-
+_of_servers = about_servers(KIND).alert
 
 _SERVERS = Group(
     "platform-memcached",
@@ -34,7 +21,7 @@ _SERVERS = Group(
             expr=f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get",status="hit"}}[30m])) / '
             f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get"}}[30m]))',
         ),
-        _alert(
+        _of_servers(
             "MemcachedDoesNotAnswer",
             "warning",
             f"{largest('memcached_up')} == 0",
@@ -43,7 +30,7 @@ _SERVERS = Group(
             "It runs, and does not say what it counts: it hangs, or does not take the exporter's password or "
             "certificate.",
         ),
-        _alert(
+        _of_servers(
             "MemcachedFull",
             "warning",
             f"sum by ({OWNER}) (rate(memcached_items_evicted_total[5m])) > ${{evictionsPerSecond}}",
@@ -51,7 +38,7 @@ _SERVERS = Group(
             f"{WHO} is full",
             "It throws away {{ $value | humanize }} items in a second before they expire.",
         ),
-        _alert(
+        _of_servers(
             "MemcachedOutOfMemory",
             "warning",
             f"sum by ({OWNER}) (increase(memcached_item_no_memory_total[10m])) > 0",
@@ -59,7 +46,7 @@ _SERVERS = Group(
             f"{WHO} refuses items",
             "It had no memory for {{ $value | humanize }} items within ten minutes, and could not evict others.",
         ),
-        _alert(
+        _of_servers(
             "MemcachedConnectionsHigh",
             "warning",
             f"{largest('memcached_current_connections / memcached_max_connections')} > ${{connectionsUsed}}",
@@ -67,7 +54,7 @@ _SERVERS = Group(
             f"{SERVER} has nearly as many connections as it may",
             "{{ $value | humanizePercentage }} of them are in use; further clients will have to wait.",
         ),
-        _alert(
+        _of_servers(
             "MemcachedConnectionsRejected",
             "critical",
             f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[10m])) > 0",
@@ -75,7 +62,7 @@ _SERVERS = Group(
             f"{WHO} turns clients away",
             "It had no connection for {{ $value | humanize }} clients within ten minutes.",
         ),
-        _alert(
+        _of_servers(
             "MemcachedHitRatioLow",
             "info",
             f"resource:memcached_get_hits:ratio_rate30m < ${{hitRatio}} and "
@@ -84,7 +71,7 @@ _SERVERS = Group(
             f"{WHO} seldom has what it is asked for",
             "{{ $value | humanizePercentage }} of gets found something.",
         ),
-        _alert(
+        _of_servers(
             "MemcachedRestarts",
             "warning",
             f"{largest('resets(memcached_uptime_seconds[1h])')} > 2",

@@ -39,6 +39,37 @@ class Alert:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What several alerts are about.
+
+    Attributes:
+        dashboard: the uid of the one that shows it.
+        of: as an alert's.
+        labels: as an alert's.
+    """
+
+    dashboard: str
+    of: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def alert(
+        self, name: str, severity: Severity, expr: str, wait: str, summary: str, description: str, **labels: str
+    ) -> Alert:
+        """An alert about it, with further labels."""
+        return Alert(
+            name=name,
+            severity=severity,
+            expr=expr,
+            wait=wait,
+            summary=summary,
+            description=description,
+            dashboard=self.dashboard,
+            of=self.of,
+            labels={**self.labels, **labels},
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """A series that is kept because it is asked for often or over long times.

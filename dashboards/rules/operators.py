@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.rules.asking import of_operator
-from dashboards.rules.model import Alert, Group, Recording, Severity
+from dashboards.rules.model import Alert, Group, Recording, Severity, Subject
 
 DASHBOARD = "platform-operators"
 FEW = 10
@@ -33,22 +33,7 @@ def group(operator: str, kinds: str) -> Group:
     ours = f'controller=~"{kinds.lower()}"'
     leads = f'leader_election_master_status{{name="{operator}-operator"}}'
     who = f"the {operator} operator"
-    labels = {"operator": operator}
-
-    def alert(
-        name: str, severity: Severity, expr: str, wait: str, summary: str, description: str, **more: str
-    ) -> Alert:
-        return Alert(
-            name=name,
-            severity=severity,
-            expr=expr,
-            wait=wait,
-            summary=summary,
-            description=description,
-            dashboard=DASHBOARD,
-            labels={**labels, **more},
-        )
-
+    alert = Subject(DASHBOARD, labels={"operator": operator}).alert
     requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
     refused = of_operator('rate(rest_client_requests_total{code=~"429|5.."}[10m])', operator)
     webhooks = of_operator('increase(controller_runtime_webhook_requests_total{code=~"5.."}[10m])', operator)

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 from charts.values.rules import RedisThresholds
 from dashboards.rules import operators, resources
-from dashboards.rules.asking import NAMED, OWNED, OWNER, SERVER, largest, told
-from dashboards.rules.model import Alert, Group, Recording, RuleSet, Severity
+from dashboards.rules.asking import OWNER, SERVER, about_resources, about_servers, largest, told
+from dashboards.rules.model import Group, Recording, RuleSet
 
 KIND = "RedisCluster"
 WHO = "RedisCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
 NODE = "{{ $labels.pod }} of " + WHO
 RESOURCE = "RedisCluster {{ $labels.namespace }}/{{ $labels.name }}"
 
-
-def _of_nodes(name: str, severity: Severity, expr: str, wait: str, summary: str, description: str) -> Alert:
-    return Alert(
-        name=name,
-        severity=severity,
-        expr=expr,
-        wait=wait,
-        summary=summary,
-        description=description,
-        dashboard="platform-redis",
-        of=OWNED,
-        labels={"kind": KIND, "name": "{{ $labels.app_kubernetes_io_instance }}"},
-    )
-
-
-def _of_resources(name: str, severity: Severity, expr: str, wait: str, summary: str, description: str) -> Alert:
-    return Alert(
-        name=name,
-        severity=severity,
-        expr=expr,
-        wait=wait,
-        summary=summary,
-        description=description,
-        dashboard="platform-redis",
-        of=NAMED,
-    )
-
+_of_nodes, _of_resources = about_servers(KIND).alert, about_resources(KIND).alert
 
 _unserved = told("platform_redis_slots", KIND, 'state="unserved"')
 _left = told("platform_redis_migration_slots_left", KIND)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dashboards.rules.asking import ID, NAMED, told
-from dashboards.rules.model import Alert, Group
+from dashboards.rules.asking import ID, NAMED, about_resources, told
+from dashboards.rules.model import Group, Subject
 
 WHO = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
-DAY = 86400
 
 
 def group(operator: str, kind: str) -> Group:
@@ -18,81 +17,66 @@ def group(operator: str, kind: str) -> Group:
     """
     ready, desired = (told(f"platform_resource_{which}_replicas", kind) for which in ("ready", "desired"))
     paused = f"unless on ({ID}) ({told('platform_resource_paused', kind)} == 1)"
+    on_its_own, in_overview = about_resources(kind).alert, Subject("platform-overview", NAMED).alert
     rules = (
-        Alert(
-            name="PlatformResourceGone",
-            severity="critical",
-            expr=f"{ready} == 0 and {desired} > 0",
-            wait="5m",
-            summary=f"{WHO} has no server that works",
-            description="None of its servers is ready, so nobody is served.",
-            dashboard=f"platform-{operator}",
-            of=NAMED,
+        on_its_own(
+            "PlatformResourceGone",
+            "critical",
+            f"{ready} == 0 and {desired} > 0",
+            "5m",
+            f"{WHO} has no server that works",
+            "None of its servers is ready, so nobody is served.",
         ),
-        Alert(
-            name="PlatformResourceDegraded",
-            severity="warning",
-            expr=f"({desired} - {ready}) > 0",
-            wait="10m",
-            summary=f"{WHO} lacks {{{{ $value }}}} of its servers",
-            description="Fewer servers are ready than the spec asks for, for ten minutes.",
-            dashboard=f"platform-{operator}",
-            of=NAMED,
+        on_its_own(
+            "PlatformResourceDegraded",
+            "warning",
+            f"({desired} - {ready}) > 0",
+            "10m",
+            f"{WHO} lacks {{{{ $value }}}} of its servers",
+            "Fewer servers are ready than the spec asks for, for ten minutes.",
         ),
-        Alert(
-            name="PlatformResourceNotReady",
-            severity="warning",
-            expr=f"time() - {told('platform_resource_unready_since_timestamp_seconds', kind)} > ${{unreadySeconds}} "
+        in_overview(
+            "PlatformResourceNotReady",
+            "warning",
+            f"time() - {told('platform_resource_unready_since_timestamp_seconds', kind)} > ${{unreadySeconds}} "
             f"{paused}",
-            wait="1m",
-            summary=f"{WHO} is not Ready",
-            description="Its spec has not been reality for {{ $value | humanizeDuration }}. "
+            "1m",
+            f"{WHO} is not Ready",
+            "Its spec has not been reality for {{ $value | humanizeDuration }}. "
             "Its condition Ready says what hinders it.",
-            dashboard="platform-overview",
-            of=NAMED,
         ),
-        Alert(
-            name="PlatformResourceStalled",
-            severity="warning",
-            expr=told("platform_resource_condition", kind, 'type="Stalled"', 'status="True"', by="reason") + " == 1",
-            wait="5m",
-            summary=f"{WHO} is stalled: {{{{ $labels.reason }}}}",
-            description="Only a person can mend it; what ran before runs on. The condition's message says what to "
-            "change.",
-            dashboard="platform-overview",
-            of=NAMED,
+        in_overview(
+            "PlatformResourceStalled",
+            "warning",
+            told("platform_resource_condition", kind, 'type="Stalled"', 'status="True"', by="reason") + " == 1",
+            "5m",
+            f"{WHO} is stalled: {{{{ $labels.reason }}}}",
+            "Only a person can mend it; what ran before runs on. The condition's message says what to change.",
         ),
-        Alert(
-            name="PlatformResourceNotSeen",
-            severity="warning",
-            expr=f"{told('platform_resource_generation', kind)} > "
-            f"{told('platform_resource_observed_generation', kind)}",
-            wait="10m",
-            summary=f"{WHO} was changed, and the operator has not taken it up",
-            description="Its status tells of an earlier spec, for ten minutes.",
-            dashboard="platform-operators",
+        Subject("platform-operators").alert(
+            "PlatformResourceNotSeen",
+            "warning",
+            f"{told('platform_resource_generation', kind)} > {told('platform_resource_observed_generation', kind)}",
+            "10m",
+            f"{WHO} was changed, and the operator has not taken it up",
+            "Its status tells of an earlier spec, for ten minutes.",
         ),
-        Alert(
-            name="PlatformResourcePaused",
-            severity="info",
-            expr=f"{told('platform_resource_paused', kind)} == 1",
-            wait="1d",
-            summary=f"{WHO} has been paused for a day",
-            description="While it is, nothing is healed, and no certificate is renewed.",
-            dashboard="platform-overview",
-            of=NAMED,
+        in_overview(
+            "PlatformResourcePaused",
+            "info",
+            f"{told('platform_resource_paused', kind)} == 1",
+            "1d",
+            f"{WHO} has been paused for a day",
+            "While it is, nothing is healed, and no certificate is renewed.",
         ),
-        Alert(
-            name="PlatformResourceCertificateEnds",
-            severity="critical",
-            expr=f"{told('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time() "
+        on_its_own(
+            "PlatformResourceCertificateEnds",
+            "critical",
+            f"{told('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time() "
             "< ${certificateSeconds}",
-            wait="5m",
-            summary=f"A certificate of {WHO} ends soon",
-            description="It is good for {{ $value | humanizeDuration }} more; then clients and servers refuse each "
-            "other.",
-            dashboard=f"platform-{operator}",
-            of=NAMED,
+            "5m",
+            f"A certificate of {WHO} ends soon",
+            "It is good for {{ $value | humanizeDuration }} more; then clients and servers refuse each other.",
         ),
     )
     return Group(f"platform-{operator}-resources", rules)
