@@ -16,6 +16,7 @@ from shared.kube import Kind, Obj
 from shared.ownership import Owner
 from shared.pem import Certificate, Pair
 from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
+from shared.spec import Issuer
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
@@ -133,14 +134,11 @@ def joined(certificates: Iterable[Certificate]) -> str:
     return "".join(f"{certificate.pem.strip()}\n" for certificate in certificates)
 
 
-def ordered(
-    own: Owner, component: str, leaves: Iterable[Leaf], *, issuer: str, issuer_kind: str, uri: str
-) -> tuple[Obj, ...]:
+def ordered(own: Owner, component: str, leaves: Iterable[Leaf], *, issuer: Issuer, uri: str) -> tuple[Obj, ...]:
     """cert-manager's Certificates, each named as the Secret that it fills.
 
     Args:
-        issuer: name of who signs.
-        issuer_kind: Issuer or ClusterIssuer.
+        issuer: who signs.
         uri: a name for those that bear no other, for cert-manager wants some.
     """
     return tuple(
@@ -153,7 +151,7 @@ def ordered(
                 **_names(leaf, uri),
                 "usages": ["digital signature", "client auth", *(["server auth"] if leaf.hosts else [])],
                 "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
-                "issuerRef": {"group": CERTIFICATE.group, "kind": issuer_kind, "name": issuer},
+                "issuerRef": {"group": CERTIFICATE.group, "kind": issuer.kind, "name": issuer.name},
             },
         )
         for leaf in leaves

@@ -18,7 +18,7 @@ from pydantic.config import JsonDict
 from shared import ownership
 from shared.kube import Obj
 from shared.quantity import parse_quantity
-from shared.spec import INT32, INT64, Rule, SpecModel, as_object
+from shared.spec import INT32, INT64, Name, Rule, SpecModel, as_object
 
 _QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
 _LONGEST_QUANTITY = 32
@@ -291,9 +291,7 @@ class PodSettings(SpecModel):
         None,
         description="How many pods a drain of nodes may take at once; {} means one. If not given, there is no budget.",
     )
-    priority_class_name: Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] | None = (
-        Field(None, description="PriorityClass of the pods.")
-    )
+    priority_class_name: Name | None = Field(None, description="PriorityClass of the pods.")
     labels: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
         default_factory=dict,
         description="Further labels of the pods; those that the operator sets itself cannot be given.",

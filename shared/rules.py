@@ -20,6 +20,22 @@ NAMES_A_SET = Rule(
 )
 """Over a whole resource: its name is one that a StatefulSet and Services may have."""
 
+ISSUER_RULES = (
+    Rule(
+        "self.mode != 'certManager' || has(self.issuer)",
+        lambda tls: tls.mode != "certManager" or tls.issuer is not None,
+        "is missing: cert-manager signs by an issuer; give its name.",
+        at="issuer",
+    ),
+    Rule(
+        "self.mode == 'certManager' || !has(self.issuer)",
+        lambda tls: tls.mode == "certManager" or tls.issuer is None,
+        "only mode certManager asks an issuer; remove it, or make the mode certManager.",
+        at="issuer",
+    ),
+)
+"""Over spec.tls with its fields mode and issuer: the issuer is given where it is asked, and only there."""
+
 
 def not_ours(field: str, prefix: str) -> Rule:
     """No key of a map begins as those that the operator sets itself."""

@@ -23,6 +23,8 @@ INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """A moment, in RFC 3339."""
+Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+"""What Kubernetes takes as the name of most objects: a DNS subdomain."""
 
 
 class InvalidSpec(Exception):
@@ -262,6 +264,13 @@ def _sentence(at: str, found: Mapping[str, Any]) -> str:
 def _short(value: object) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class Issuer(SpecModel):
+    """An issuer of cert-manager."""
+
+    name: Name = Field(description="Its name.")
+    kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Its kind.")
 
 
 class Condition(SpecModel):

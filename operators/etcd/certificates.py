@@ -43,4 +43,4 @@ def ordered(resource: EtcdCluster, own: Owner) -> tuple[Obj, ...]:
     issuer = resource.spec.tls.issuer
     assert issuer is not None
     uri = f"etcd://{resource.name}.{resource.namespace}"
-    return keyring.ordered(own, COMPONENT, leaves(resource), issuer=issuer.name, issuer_kind=issuer.kind, uri=uri)
+    return keyring.ordered(own, COMPONENT, leaves(resource), issuer=issuer, uri=uri)

@@ -13,7 +13,7 @@ from operators.etcd.versions import FORM as VERSION
 from shared.image import FORM as IMAGE
 from shared.podspec import number_cel, smaller
 from shared.quantity import parse_quantity
-from shared.rules import not_ours, stays
+from shared.rules import ISSUER_RULES, not_ours, stays
 from shared.spec import Rule, Transition
 
 if TYPE_CHECKING:
@@ -102,18 +102,7 @@ TLS_RULES = (
         at="mode",
         value=("self.mode", lambda tls: tls.mode),
     ),
-    Rule(
-        "self.mode != 'certManager' || has(self.issuer)",
-        lambda tls: tls.mode != "certManager" or tls.issuer is not None,
-        "is missing: cert-manager signs by an issuer; give its name.",
-        at="issuer",
-    ),
-    Rule(
-        "self.mode == 'certManager' || !has(self.issuer)",
-        lambda tls: tls.mode == "certManager" or tls.issuer is None,
-        "only mode certManager asks an issuer; remove it, or make the mode certManager.",
-        at="issuer",
-    ),
+    *ISSUER_RULES,
 )
 
 _SIZE_CEL = number_cel("self.storage.size")

@@ -7,14 +7,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from operators.etcd.rules import AUTO_COMPACTION_RULES, CLUSTER_RULES, TLS_RULES
-from operators.etcd.stores import S3, Destination, EtcdBackupSpec, Name, RestoreSource, VolumeStore
+from operators.etcd.stores import S3, Destination, EtcdBackupSpec, RestoreSource, VolumeStore
 from operators.etcd.versions import Version
 from shared import schedule
 from shared.image import Image
 from shared.kube import Obj
 from shared.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.quantity import parse_quantity
-from shared.spec import INT32, INT64, InvalidSpec, Rule, SpecModel
+from shared.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
 
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]
 
@@ -85,13 +85,6 @@ class Defragmentation(SpecModel):
         description="Percent of a member's file that must be free for it: a member does not answer meanwhile.",
         json_schema_extra=INT32,
     )
-
-
-class Issuer(SpecModel):
-    """An issuer of cert-manager."""
-
-    name: Name = Field(description="Its name.")
-    kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Its kind.")
 
 
 class PeerTls(SpecModel):

@@ -6,9 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from shared.spec import Rule, SpecModel, Transition
-
-Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+from shared.spec import Name, Rule, SpecModel, Transition
 
 _PART = r"[0-9A-Za-z_+=@-][0-9A-Za-z_.+=@-]*"
 _PATH = rf"{_PART}(/{_PART})*"

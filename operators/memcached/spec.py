@@ -14,7 +14,7 @@ from operators.memcached.memory import NEEDED_CEL, WARM_RESTART_LEAST_MB, overhe
 from shared.image import FORM as IMAGE
 from shared.kube import Obj
 from shared.podspec import PodSettings, number_cel, smaller
-from shared.spec import INT32, Rule, SpecModel
+from shared.spec import INT32, Name, Rule, SpecModel
 
 DEFAULT_VERSION = "1.6.38"
 
@@ -24,13 +24,11 @@ _TOO_OLD = r"^(0|1\.[0-4]|1\.5\.([0-9]|1[0-7]))([^0-9].*)?$"
 
 _GIVEN_CEL = "self.resources.limits['memory']"  # written .memory, the server finds no bound for its cost
 
-SecretName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
-
 
 class Auth(SpecModel):
     """Who may use the servers."""
 
-    secret_name: SecretName = Field(
+    secret_name: Name = Field(
         description="Secret in the same namespace whose key `users` names them, a line `user:password` each, 8 at "
         "most. A change of it replaces the servers one by one, at the latest after the operator's next resync."
     )
@@ -39,7 +37,7 @@ class Auth(SpecModel):
 class Tls(SpecModel):
     """Encryption between clients and servers."""
 
-    secret_name: SecretName = Field(
+    secret_name: Name = Field(
         description="Secret of type kubernetes.io/tls in the same namespace: tls.crt and tls.key, and ca.crt where "
         "clientAuth is required. A renewed certificate is taken up without a restart, at the latest a few minutes "
         "after the operator's next resync; a new ca.crt replaces the servers one by one."

@@ -55,7 +55,7 @@ def ordered(resource: RedisCluster, own: Owner) -> tuple[Obj, ...]:
     """cert-manager's Certificates, each named as the Secret that it fills."""
     issuer = resource.spec.tls.issuer
     assert issuer is not None
-    return keyring.ordered(own, COMPONENT, leaves(resource), issuer=issuer.name, issuer_kind=issuer.kind, uri="")
+    return keyring.ordered(own, COMPONENT, leaves(resource), issuer=issuer, uri="")
 
 
 @dataclass(frozen=True, slots=True)

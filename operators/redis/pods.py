@@ -9,9 +9,8 @@ from pydantic import AfterValidator, Field
 from operators.redis.rules import POD_RULES, VOLUME_RULES
 from shared.kube import Obj
 from shared.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
-from shared.spec import Rule, SpecModel
+from shared.spec import Name, Rule, SpecModel
 
-Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 ImageName = Annotated[str, Field(max_length=512)]
 
 HOST_DIRECTORY = "/var/lib/redis.middleware.hc.cn"

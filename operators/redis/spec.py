@@ -7,14 +7,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from operators.redis.memory import parse_memory
-from operators.redis.pods import ImageName, Name, PodTemplate, mended
+from operators.redis.pods import ImageName, PodTemplate, mended
 from operators.redis.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULES
 from operators.redis.strategy import UpdateStrategy
 from operators.redis.versions import Engine, EngineName, Version, engine_named
 from shared.image import Image
 from shared.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.quantity import parse_quantity
-from shared.spec import INT32, InvalidSpec, Rule, SpecModel
+from shared.spec import INT32, InvalidSpec, Issuer, Name, Rule, SpecModel
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {"redis": "8.0.2", "valkey": "8.1.1"}
 DEFAULT_EXPORTER = "oliver006/redis_exporter:v1.69.0"
@@ -36,13 +36,6 @@ class Storage(SpecModel):
     retain: bool = Field(
         True, description="Whether volumes stay when the resource is deleted; false deletes the data with it."
     )
-
-
-class Issuer(SpecModel):
-    """An issuer of cert-manager."""
-
-    name: Name = Field(description="Its name.")
-    kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Its kind.")
 
 
 class Tls(SpecModel):
