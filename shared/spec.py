@@ -172,9 +172,14 @@ class CustomResource(Generic[Spec]):
         return str(self.obj["metadata"]["uid"])
 
     @property
+    def reported(self) -> Obj:
+        """Its status; empty for a new one."""
+        return self.obj.get("status") or {}
+
+    @property
     def phase(self) -> str:
         """What its status last said it is doing; empty for a new one."""
-        return str((self.obj.get("status") or {}).get("phase") or "")
+        return str(self.reported.get("phase") or "")
 
     @property
     def changed(self) -> bool:

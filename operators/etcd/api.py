@@ -205,11 +205,6 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
         return self.spec.image_reference(repository)
 
     @property
-    def reported(self) -> Obj:
-        """Its status; empty for a new one."""
-        return self.obj.get("status") or {}
-
-    @property
     def recorded_cluster_id(self) -> int:
         """The id of the cluster that it became; 0 if it never became one."""
         return int(self.reported.get("clusterID") or "0", 16)

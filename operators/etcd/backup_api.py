@@ -98,11 +98,6 @@ class EtcdBackup(CustomResource[EtcdBackupSpec]):
         return cls(obj, parse(EtcdBackupSpec, obj.get("spec") or {}, at="spec"))
 
     @property
-    def reported(self) -> Obj:
-        """Its status; empty for a new one."""
-        return self.obj.get("status") or {}
-
-    @property
     def over(self) -> bool:
         """Whether it is complete, or given up: what were taken later would be another one."""
         return bool(self.reported.get("completedAt"))

@@ -96,12 +96,12 @@ class Memcached(CustomResource[MemcachedSpec]):
     @property
     def listed(self) -> tuple[str, ...]:
         """The servers that its status last named to clients."""
-        return tuple((self.obj.get("status") or {}).get("servers") or ())
+        return tuple(self.reported.get("servers") or ())
 
     @property
     def certificate(self) -> str:
         """Fingerprint of the certificate that its status last said every server serves; empty if none."""
-        return str((self.obj.get("status") or {}).get("certificate") or "")
+        return str(self.reported.get("certificate") or "")
 
 
 def default(obj: Obj) -> Obj:

@@ -101,11 +101,6 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         return self.spec.template.configmap or ""
 
     @property
-    def reported(self) -> Obj:
-        """Its status; empty for a new one."""
-        return self.obj.get("status") or {}
-
-    @property
     def formed(self) -> bool:
         """Whether it ever was a cluster: then no slot is given to a node that is empty, unless a person allows it."""
         return bool(self.reported.get("formed"))
