@@ -61,19 +61,21 @@ def require_secrets(problem: Problem | None, expires: Mapping[str, datetime], no
         expires: when the certificates end, by their Secrets' names.
     """
     if problem is not None:
-        return _lacking(problem.reason, problem.message)
+        return lacking(problem)
     for name, ends in sorted(expires.items()):
         if ends <= now:
-            return _lacking(
-                INVALID,
+            said = (
                 f"spec.tls: Secret {name}: its certificate ended on {ends:%Y-%m-%d at %H:%M UTC}, and nobody takes it "
-                "any more. Put a new one there.",
+                "any more. Put a new one there."
             )
+            return lacking(Problem(INVALID, said))
     return PASS
 
 
-def _lacking(reason: str, message: str) -> Step:
-    return Step((), Progress.WAITING, reason, f"{message} Nothing was changed.", warning=True, requeue=AGAIN)
+def lacking(problem: Problem) -> Step:
+    """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
+    message = f"{problem.message} Nothing was changed."
+    return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=AGAIN)
 
 
 def grow_volumes(

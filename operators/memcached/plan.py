@@ -22,9 +22,6 @@ RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"
 REFRESHING = "RefreshingCertificates"
 """Reason while servers that run as the spec says do not all show the Secret's certificate yet."""
 
-SECRETS_AGAIN = 15.0
-"""Seconds after which Secrets that servers cannot run with are read again: no watch tells of them."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner:
@@ -146,10 +143,7 @@ def refuse_contradictions(resource: Memcached, _seen: Observed, _now: datetime) 
 def require_secrets(_resource: Memcached, seen: Observed, _now: datetime) -> Step:
     """What servers cannot start without is there; servers that run are left as they are."""
     problem = seen.secrets.problem
-    if problem is None:
-        return PASS
-    message = f"{problem.message} Nothing was changed."
-    return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=SECRETS_AGAIN)
+    return provision.lacking(problem) if problem is not None else PASS
 
 
 def name_what_hinders(resource: Memcached, seen: Observed, _now: datetime) -> Step:

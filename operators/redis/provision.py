@@ -85,7 +85,7 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     if problem is None:
         return PASS
     if seen.config_map is None:
-        return _lacking(problem)
+        return provision.lacking(problem)
     message = f"{problem.message} Nodes keep what it last was."
     return Step.underway(problem.reason, message, warning=True, requeue=AGAIN)
 
@@ -251,11 +251,6 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
     return Step.underway(step.reason, message, warning=True, requeue=AGAIN)
-
-
-def _lacking(problem: Problem) -> Step:
-    message = f"{problem.message} Nothing was changed."
-    return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=AGAIN)
 
 
 # Room.

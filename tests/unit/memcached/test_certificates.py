@@ -9,14 +9,13 @@ import pytest
 from operators.memcached.__main__ import controller
 from operators.memcached.certificates import PATIENCE, Served
 from operators.memcached.observe import Observed
-from operators.memcached.plan import SECRETS_AGAIN
 from operators.memcached.secrets import Secrets, fingerprint
 from operators.memcached.template import SECRETS
 from shared.kube import DEPLOYMENT, POD, SECRET, Obj
 from shared.options import parse_options
 from shared.pem import Pair
 from shared.plan import Call, Progress
-from shared.secrets import Problem
+from shared.secrets import AGAIN, Problem
 from shared.testing.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import Fleet, certificate, der, secret, tls_secret
 from tests.unit.memcached.world import crew, plan, pod, resource
@@ -93,7 +92,7 @@ def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: 
     assert made.actions == ()
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, reason)
     assert made.verdict.message == "spec.auth: it is so. Nothing was changed."
-    assert made.requeue == SECRETS_AGAIN
+    assert made.requeue == AGAIN
     assert made.status["servers"] == ["10.0.0.0:11211"]
 
 
