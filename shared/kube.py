@@ -300,6 +300,11 @@ def resource_version(obj: Obj) -> int:
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 
+def annotation(obj: Obj | None, name: str) -> str:
+    """What an object's annotation says; empty where there is none."""
+    return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, ""))
+
+
 def now_rfc3339() -> str:
     """The wall clock as Kubernetes writes times."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

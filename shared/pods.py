@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared import ownership, status
-from shared.kube import Obj
+from shared.kube import Obj, annotation
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
 """Reasons of a waiting container that are no trouble."""
+
+STUCK = "If its node is gone for good, say so: kubectl delete pod --force, or the taint out-of-service on the node."
+"""What a person must do about a pod that does not go: nobody else knows whether a silent node still runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,32 @@ class Pod:
             ended=reported.get("phase") in ("Succeeded", "Failed"),
             trouble=_trouble(obj, reported),
         )
+
+
+def template_digest(template: Obj, *, labels: Iterable[str], annotations: Iterable[str]) -> str:
+    """Tells templates of pods apart by what a running pod would have to be made anew for.
+
+    Args:
+        labels: those that are not counted.
+        annotations: likewise.
+    """
+    plain = copy.deepcopy(template)
+    for part, untold in (("labels", labels), ("annotations", annotations)):
+        for name in untold:
+            plain["metadata"].get(part, {}).pop(name, None)
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def is_outdated(pod: Obj | None, stateful_set: Obj | None, mark: str) -> bool:
+    """Whether a pod runs otherwise than its StatefulSet now says.
+
+    Args:
+        mark: annotation of both with the digest of the template.
+    """
+    if pod is None or stateful_set is None:
+        return False
+    return annotation(pod, mark) != annotation(stateful_set["spec"]["template"], mark)
 
 
 def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:

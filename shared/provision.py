@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shared.issuing import Issuing
-from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
+from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj, annotation
 from shared.ownership import NotOurs
 from shared.plan import PASS, Apply, Delete, Patch, Progress, Step
 from shared.podspec import smaller
@@ -94,7 +94,7 @@ def grow_volumes(
     bound = [volume for volume in volumes if is_bound(volume)]
     small = [volume for volume in bound if smaller(volume["spec"]["resources"]["requests"]["storage"], size)]
     tried = f"{size} at {now:%Y-%m-%dT%HZ}"  # so that a refusal counts for an hour: it may have been a quota's
-    notes = {volume["metadata"]["name"]: _annotation(volume, refusal) for volume in small}
+    notes = {volume["metadata"]["name"]: annotation(volume, refusal) for volume in small}
     refused = {name: note for name, note in notes.items() if note.startswith(tried)}
     change = {
         "metadata": {"annotations": {refusal: None}},
@@ -142,7 +142,3 @@ def is_bound(claim: Obj) -> bool:
 def capacity(claim: Obj) -> str:
     """The room that a claim has got; 0 before it has any."""
     return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))
-
-
-def _annotation(obj: Obj, name: str) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(name, ""))

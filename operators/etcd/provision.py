@@ -12,7 +12,7 @@ from operators.etcd.resources import COMPONENT, SECRETS
 from operators.etcd.settings import Settings
 from shared import keyring, provision
 from shared.issuing import Issuing
-from shared.kube import SERVICE
+from shared.kube import SERVICE, annotation
 from shared.plan import PASS, Apply, Step
 from shared.podspec import smaller
 
@@ -54,7 +54,7 @@ def _started_with(seen: Observed) -> str:
     made = [place.pod_obj for place in seen.places if place.pod_obj is not None]
     if seen.stateful_set is not None:
         made.append(seen.stateful_set["spec"]["template"])
-    digests = {(obj["metadata"].get("annotations") or {}).get(SECRETS, "") for obj in made}
+    digests = {annotation(obj, SECRETS) for obj in made}
     return digests.pop() if len(digests) == 1 and seen.stateful_set is not None else ""
 
 

@@ -25,7 +25,7 @@ from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.loss import Loss, Voter, loss, progress
 from operators.etcd.observe import Observed
-from shared.kube import POD, Obj
+from shared.kube import POD, Obj, annotation
 from shared.plan import PASS, Apply, Delete, Progress, Step
 from shared.pods import Pod
 
@@ -253,8 +253,7 @@ def _made(resource: EtcdCluster, seen: Observed) -> bool:
 
 def token_of(pod: Obj) -> str:
     """Which recovery a pod is for."""
-    annotations = (pod.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(TOKEN, ""))
+    return annotation(pod, TOKEN)
 
 
 def _delete(pod: Obj) -> tuple[Delete, ...]:

@@ -18,12 +18,9 @@ from operators.etcd.quorum import names, removal_refusal, restart_refusal
 from operators.etcd.resources import CONTAINER
 from operators.etcd.template import TEMPLATE
 from operators.etcd.versions import Version, upgrade_refusal
-from shared.kube import POD, Obj
+from shared.kube import POD
 from shared.plan import PASS, Delete, Progress, Step
-
-STUCK = "If its node is gone for good, say so: kubectl delete pod --force, or the taint out-of-service on the node."
-"""What a person must do about a pod that does not go: nobody else knows whether a silent node still runs it."""
-
+from shared.pods import STUCK, is_outdated
 
 COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a healthy member again before its change is said to be held by it."""
@@ -31,13 +28,7 @@ COMING_BACK = timedelta(minutes=2)
 
 def outdated(seen: Observed, place: Place) -> bool:
     """Whether a pod runs otherwise than the StatefulSet now says."""
-    if seen.stateful_set is None or place.pod_obj is None:
-        return False
-    return _digest(place.pod_obj) != _digest(seen.stateful_set["spec"]["template"])
-
-
-def _digest(made: Obj) -> str:
-    return str((made["metadata"].get("annotations") or {}).get(TEMPLATE, ""))
+    return is_outdated(place.pod_obj, seen.stateful_set, TEMPLATE)
 
 
 def starts_otherwise(seen: Observed, place: Place) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Member
-from shared.kube import Obj
+from shared.kube import Obj, annotation
 
 SEED = 0
 """The place of the member that begins a cluster."""
@@ -108,5 +108,4 @@ def _listed(resource: EtcdCluster, start: Joining) -> list[tuple[str, str]]:
 
 def of(made: Obj) -> tuple[str, str]:
     """What a pod, or a template, says of an empty disk: state and list; empty where it says nothing."""
-    found = made["metadata"].get("annotations") or {}
-    return found.get(INITIAL_STATE, ""), found.get(INITIAL_CLUSTER, "")
+    return annotation(made, INITIAL_STATE), annotation(made, INITIAL_CLUSTER)

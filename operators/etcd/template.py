@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
-
 from operators.etcd import flags, resources, start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.flags import CLIENT_TLS, HOME, PEER_TLS
@@ -15,6 +11,7 @@ from operators.etcd.start import Closed, Start
 from operators.etcd.versions import features
 from shared.kube import Obj
 from shared.ownership import Owner
+from shared.pods import template_digest
 from shared.podspec import SAFE, restricted
 from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
@@ -74,12 +71,8 @@ def digest(template: Obj) -> str:
     That is everything but what etcd reads with an empty disk alone, and the label that changes when a member gets its
     vote.
     """
-    plain = copy.deepcopy(template)
-    plain["metadata"].get("labels", {}).pop(SERVES, None)
-    for untold in (TEMPLATE, start.INITIAL_CLUSTER, start.INITIAL_STATE):
-        plain["metadata"].get("annotations", {}).pop(untold, None)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    untold = (TEMPLATE, start.INITIAL_CLUSTER, start.INITIAL_STATE)
+    return template_digest(template, labels=(SERVES,), annotations=untold)
 
 
 def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:

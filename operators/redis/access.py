@@ -17,8 +17,9 @@ from operators.redis.observe import Observed, Place
 from operators.redis.provision import users_secret
 from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.settings import Settings
-from operators.redis.telling import annotation, has_heard, heard_by_all, noted, told
+from operators.redis.telling import has_heard, heard_by_all, noted, told
 from operators.redis.users import Passwords
+from shared.kube import annotation
 from shared.ownership import NotOurs, require_ours
 from shared.plan import PASS, Action, Progress, Step
 

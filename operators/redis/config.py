@@ -17,7 +17,7 @@ from operators.redis.database import PORT
 from operators.redis.directives import OURS
 from operators.redis.spec import MAX_MEMORY
 from operators.redis.versions import Engine, Version, features
-from shared.kube import Obj
+from shared.kube import Obj, annotation
 from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Problem
 
 CONFIG_KEY = "redis.conf"
@@ -108,7 +108,7 @@ def withdrawn(resource: RedisCluster, template: str, before: Obj | None) -> int:
     """
     if before is None:
         return 0
-    times = int((before["metadata"].get("annotations") or {}).get(WITHDRAWN) or 0)
+    times = int(annotation(before, WITHDRAWN) or 0)
     had = {name for name, _ in _lines((before.get("data") or {}).get(CONFIG_KEY) or "")} - set(OURS)
     return times + bool(had - _given(resource, template).keys())
 

@@ -16,13 +16,13 @@ from operators.redis.resources import CERTIFICATE_MARK, CLUSTER_UID, COMPONENT, 
 from operators.redis.rolling import permitted
 from operators.redis.scaling import staying
 from operators.redis.settings import Settings
-from operators.redis.telling import annotation, has_heard, heard_by_all
+from operators.redis.telling import has_heard, heard_by_all
 from operators.redis.users import EXPORTERS, Passwords
 from operators.redis.versions import Version
 from shared import keyring, ownership, provision
 from shared.issuing import Issuing
 from shared.keyring import fingerprint
-from shared.kube import CONFIG_MAP, SECRET, SERVICE, Obj
+from shared.kube import CONFIG_MAP, SECRET, SERVICE, Obj, annotation
 from shared.ownership import NotOurs, Owner, require_ours
 from shared.plan import PASS, Apply, Progress, Step, WriteSecret
 from shared.secrets import AGAIN, Problem, content_of, encoded

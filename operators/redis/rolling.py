@@ -22,27 +22,19 @@ from operators.redis.scaling import masters, pairs, staying
 from operators.redis.template import TEMPLATE
 from operators.redis.topology import Seen
 from operators.redis.versions import Engine, Version, refusal, upgrade_refusal
-from shared.kube import POD, Obj
+from shared.kube import POD
 from shared.plan import PASS, Delete, Progress, Step
+from shared.pods import STUCK, is_outdated
 
 UPGRADING, HELD_UP = "Upgrading", "RollHeld"
 
 COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a member in step again before a change is said to be held by it."""
 
-STUCK = "If its node is gone for good, say so: kubectl delete pod --force, or the taint out-of-service on the node."
-"""What a person must do about a pod that does not go: nobody else knows whether a silent node still runs it."""
-
 
 def outdated(seen: Observed, place: Place) -> bool:
     """Whether a pod runs otherwise than the StatefulSet now says."""
-    if seen.stateful_set is None or place.pod_obj is None:
-        return False
-    return _digest(place.pod_obj) != _digest(seen.stateful_set["spec"]["template"])
-
-
-def _digest(made: Obj) -> str:
-    return str((made["metadata"].get("annotations") or {}).get(TEMPLATE, ""))
+    return is_outdated(place.pod_obj, seen.stateful_set, TEMPLATE)
 
 
 def running(resource: RedisCluster, seen: Observed) -> tuple[Engine, ...]:

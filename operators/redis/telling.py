@@ -8,7 +8,7 @@ kubelet brings a change to a pod only after a while. One whose pod was made with
 from __future__ import annotations
 
 from operators.redis.observe import Observed, Place, container_status
-from shared.kube import POD, Obj
+from shared.kube import POD, annotation
 from shared.plan import Patch
 
 
@@ -16,11 +16,6 @@ def told(place: Place, mark: str) -> str:
     """The annotation of a pod whose server has heard of it."""
     restarts = container_status(place.pod_obj).get("restartCount") or 0
     return f"{mark}.{restarts}" if restarts else mark
-
-
-def annotation(obj: Obj | None, name: str) -> str:
-    """What an object's annotation says; empty where there is none."""
-    return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, ""))
 
 
 def has_heard(place: Place, name: str, mark: str) -> bool:

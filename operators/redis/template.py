@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
-
 from operators.redis import resources
 from operators.redis.api import RedisCluster
 from operators.redis.config import CONFIG, CONFIG_KEY, HOME, TLS, USERS, USERS_KEY
@@ -32,6 +28,7 @@ from operators.redis.users import EXPORTERS
 from operators.redis.versions import features
 from shared.kube import Obj
 from shared.ownership import Owner
+from shared.pods import template_digest
 from shared.podspec import SAFE, restricted
 from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
@@ -89,12 +86,8 @@ def digest(template: Obj) -> str:
 
     That is everything but the label that says whom clients are sent to, and the marks of what running servers are told.
     """
-    plain = copy.deepcopy(template)
-    plain["metadata"].get("labels", {}).pop(SERVES, None)
-    for untold in (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK):
-        plain["metadata"].get("annotations", {}).pop(untold, None)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    untold = (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK)
+    return template_digest(template, labels=(SERVES,), annotations=untold)
 
 
 def arguments(resource: RedisCluster) -> list[str]:

@@ -15,7 +15,7 @@ from operators.etcd.backup_api import EtcdBackup
 from operators.etcd.database import CORRUPT, Connect, Endpoint, EtcdError, Status
 from operators.etcd.settings import Settings
 from shared.cache import Cache
-from shared.kube import POD, Kube, NotFound, Obj
+from shared.kube import POD, Kube, NotFound, Obj, annotation
 from shared.ownership import controller_of, selector_text
 from shared.pods import Pod
 from shared.queue import Key
@@ -61,17 +61,13 @@ class Observed:
     @property
     def attempt(self) -> int:
         """Which try the pod is; 0 if there is none."""
-        text = self._noted(pods.ATTEMPT)
+        text = annotation(self.pod, pods.ATTEMPT)
         return int(text) if text.isdecimal() else 0
 
     @property
     def told(self) -> str:
         """Who gives the snapshot, and what a person should know of it."""
-        return self._noted(pods.TOLD)
-
-    def _noted(self, annotation: str) -> str:
-        metadata = (self.pod or {}).get("metadata") or {}
-        return str((metadata.get("annotations") or {}).get(annotation, ""))
+        return annotation(self.pod, pods.TOLD)
 
     @property
     def alive(self) -> bool:

@@ -20,7 +20,7 @@ from operators.etcd.backup_api import COMPLETE
 from operators.etcd.resources import volume_name
 from operators.etcd.settings import Settings
 from operators.etcd.start import SEED
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj, annotation
 from shared.plan import PASS, Apply, Delete, Progress, Step
 from shared.pods import Pod
 
@@ -63,7 +63,7 @@ def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now:
         return Step.wait(RESTORING, told, *(Apply(kind, obj, unchanged=True) for kind, obj in wanted))
     if pod["metadata"].get("deletionTimestamp"):
         return Step.wait(RESTORING, f"{told} The pod of an earlier try ends.", requeue=AGAIN)
-    if _noted(pod, pods.RECIPE) != _noted(
+    if annotation(pod, pods.RECIPE) != annotation(
         made, pods.RECIPE
     ):  # the spec names another snapshot, or another image to read it
         return Step.wait(RESTORING, told, Delete(POD, pod))
@@ -84,7 +84,7 @@ def restore_status(resource: EtcdCluster, seen: Observed) -> Obj | None:
     if not is_to_be_restored(resource) or seen.stateful_set is not None or snapshot is None:
         return recorded
     came_to = outcome(pod)
-    is_its_own = pod is not None and _noted(pod, pods.TOKEN) == pods.restore_token(
+    is_its_own = pod is not None and annotation(pod, pods.TOKEN) == pods.restore_token(
         resource, snapshot.store, snapshot.file
     )
     if pod is None or not is_its_own or pod["metadata"].get("deletionTimestamp"):
@@ -126,7 +126,3 @@ def _failed(pod: Obj, came_to: Outcome, now: datetime) -> Step:
     if left > 0:
         return Step((), Progress.WAITING, came_to.reason, message, warning=True, requeue=left)
     return Step((Delete(POD, pod),), Progress.WAITING, came_to.reason, message, warning=True, requeue=1)
-
-
-def _noted(pod: Obj, annotation: str) -> str:
-    return str((pod["metadata"].get("annotations") or {}).get(annotation, ""))
