@@ -7,13 +7,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Callable
-from datetime import timedelta
-from functools import lru_cache
 
 from operators.etcd import backup_api
 from operators.etcd.__main__ import clusters
 from operators.etcd.log import SNAPSHOT_EACH
-from shared.authority import fulfil
 from shared.kube import (
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
@@ -25,9 +22,6 @@ from shared.kube import (
     Obj,
 )
 from shared.options import parse_options
-from shared.pem import Pair
-from shared.rotation import Made, Order
-from shared.testing.harness import NOW
 from shared.testing.scenario import (
     Scenario,
     Stage,
@@ -43,26 +37,10 @@ from shared.testing.scenario import (
     later,
     untold,
 )
+from tests.issuing import issued
 from tests.unit.etcd.fake import FakeEtcd
 
 OPTIONS = parse_options("etcd-operator", "etcd", ["--agent-image", "example.com/etcd-operator:1"], {})
-
-
-async def issued(order: Order) -> Made:
-    """As `certificates.make`, without a process; the same for the same order in every world, whatever its time.
-
-    An authority is known by a key that Secrets hold (`certificates.authority_key`): worlds are compared by keys.
-    """
-    return _made(order.name, order.hosts, order.signer, order.ends is None)
-
-
-@lru_cache
-def _made(name: str, hosts: tuple[str, ...], signer: Pair | None, authority: bool) -> Made:
-    begins, ends = NOW - timedelta(days=1), NOW + timedelta(days=89)
-    if authority:
-        return fulfil(Order(name, (), begins, None, None, NOW + timedelta(days=1799)))
-    return fulfil(Order(name, hosts, begins, ends, signer, None, client=True))
-
 
 ETCD = Subject(
     "etcd",

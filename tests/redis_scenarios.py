@@ -43,7 +43,7 @@ from shared.testing.scenario import (
     untold,
 )
 from shared.testing.served import CUSTOM, Served
-from tests.etcd_scenarios import issued
+from tests.issuing import issued
 from tests.unit.redis.fake import FakeRedis
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})

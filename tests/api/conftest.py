@@ -17,6 +17,7 @@ from operators.redis import api as redis
 from shared.connection import HttpTransport, load_configuration
 from shared.install import install_crds
 from shared.kube import Kube
+from shared.testing.served import NAMESPACE
 from tests.api.gate import Gate
 from tests.api.running import NAME, Operator
 from tests.api.world import World
@@ -48,6 +49,14 @@ def world(plane: ControlPlane) -> Iterator[World]:
     world = World(plane)
     yield world
     world.close()
+
+
+@pytest.fixture
+def restricted(world: World) -> World:
+    """A world in which only restricted pods may run."""
+    pods = {"pod-security.kubernetes.io/enforce": "restricted"}
+    world.person.merge(NAMESPACE, None, world.namespace, {"metadata": {"labels": pods}})
+    return world
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from shared.testing.scoreboard import Scoreboard
 from tests.api.locked import Locked
 from tests.api.playing import Cast, LiveCourse
 from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER
-from tests.etcd_scenarios import ETCD, SCENARIOS, issued
+from tests.etcd_scenarios import ETCD, SCENARIOS
+from tests.issuing import issued
 from tests.unit.etcd.fake import FakeEtcd
 
 PLAYED = {

@@ -26,7 +26,7 @@ from shared.testing.scoreboard import Scoreboard
 from tests.api.locked import Locked
 from tests.api.playing import Cast, LiveCourse
 from tests.api.world import REDIS_CLUSTER
-from tests.etcd_scenarios import issued
+from tests.issuing import issued
 from tests.redis_scenarios import REDIS, SCENARIOS
 from tests.unit.redis.fake import FakeRedis
 

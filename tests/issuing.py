@@ -1,0 +1,27 @@
+"""Certificates for the crash harness: signed in this process, and the same in every world."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import lru_cache
+
+from shared.authority import fulfil
+from shared.pem import Pair
+from shared.rotation import Made, Order
+from shared.testing.harness import NOW
+
+
+async def issued(order: Order) -> Made:
+    """As `certificates.make`, without a process; the same for the same order in every world, whatever its time.
+
+    An authority is known by a key that Secrets hold (`certificates.authority_key`): worlds are compared by keys.
+    """
+    return _made(order.name, order.hosts, order.signer, order.ends is None)
+
+
+@lru_cache
+def _made(name: str, hosts: tuple[str, ...], signer: Pair | None, authority: bool) -> Made:
+    begins, ends = NOW - timedelta(days=1), NOW + timedelta(days=89)
+    if authority:
+        return fulfil(Order(name, (), begins, None, None, NOW + timedelta(days=1799)))
+    return fulfil(Order(name, hosts, begins, ends, signer, None, client=True))
