@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import time
 from dataclasses import asdict, astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -16,8 +14,7 @@ from rich.table import Table
 
 from e2e.bench.measures import MIB, Account, Goal, Race, Run, goals, median
 from e2e.bench.rounds import Advance, race, take_account
-from e2e.bench.telling import goals_table, write
-from e2e.cluster.errors import ClusterError
+from e2e.bench.telling import carry_out, goals_table
 from e2e.cluster.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "memcached.json"
@@ -25,8 +22,15 @@ WRITES = 4
 """Writes of a creation, as far as the bars know before it was measured."""
 
 
+class Found(NamedTuple):
+    """What a run came to."""
+
+    account: Account
+    races: list[Race]
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, show and write down; slow is no failure, work that was not done right is."""
+    """Measure as the arguments say; the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.quick:
@@ -35,24 +39,16 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--sizes {max(options.sizes)}: what is raced was recorded before; give --stages up to it")
     if len(options.stages) < 2 or sorted(set(options.stages)) != options.stages:
         parser.error("--stages: give two numbers or more, each larger than the one before")
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
-    began = time.monotonic()
-    try:
-        account, races = _measure(console, options)
-    except ClusterError as error:
-        print(f"\nerror: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped; nothing is left behind", file=sys.stderr)
-        return 130
-    held = goals(races, account)
-    _show(console, account, races, held)
-    write(options.output, _figures(account, races), held, time.monotonic() - began)
-    console.print(f"\n{time.monotonic() - began:.0f} s; all of it in {os.path.relpath(options.output)}")
-    return 0
+    return carry_out(
+        lambda console: _measure(console, options),
+        goals=lambda found: goals(found.races, found.account),
+        show=_show,
+        figures=_figures,
+        output=options.output,
+    )
 
 
-def _measure(console: Console, options: argparse.Namespace) -> tuple[Account, list[Race]]:
+def _measure(console: Console, options: argparse.Namespace) -> Found:
     races: list[Race] = []
     columns = (
         SpinnerColumn(finished_text="[green]✓"),
@@ -82,10 +78,11 @@ def _measure(console: Console, options: argparse.Namespace) -> tuple[Account, li
             for size in options.sizes:
                 text = f"{size} at once, the operator, then bare ({number} of {options.rounds})"
                 races.append(race(size, recorded, workers=options.workers, advance=bar(text, 2 * WRITES * size)))
-    return account, races
+    return Found(account, races)
 
 
-def _show(console: Console, account: Account, races: list[Race], held: list[Goal]) -> None:
+def _show(console: Console, found: Found, held: list[Goal]) -> None:
+    account, races = found
     console.print()
     columns = ["at once", "operator", "bare client", "rate", "work", "queue p99", "operator, ms", "bare client, ms"]
     table = Table(*columns, box=None, pad_edge=False)
@@ -120,7 +117,8 @@ def _median_run(runs: list[Run]) -> Run:
     return Run(*(median(figure) for figure in zip(*map(astuple, runs), strict=True)))
 
 
-def _figures(account: Account, races: list[Race]) -> dict[str, Any]:
+def _figures(found: Found) -> dict[str, Any]:
+    account, races = found
     return {
         "races": [asdict(one) | {"ratio": one.ratio, "ratio_of_work": one.ratio_of_work} for one in races],
         "account": asdict(account) | {"per_creation": account.per_creation, "per_further": account.per_further},

@@ -6,20 +6,17 @@ It needs the local cluster (`make up`). Slow is no failure; a write that was ack
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from e2e.bench.etcd_measures import Figures, Growth, Transfer, figures, goals, percentile
+from e2e.bench.etcd_measures import Figures, Growth, Transfer, figures, goals
 from e2e.bench.etcd_rounds import Bench
-from e2e.bench.measures import MIB, median
-from e2e.bench.telling import goals_table, write
-from e2e.cluster.errors import ClusterError
+from e2e.bench.measures import MIB, Goal, median, percentile
+from e2e.bench.telling import carry_out, goals_table
 from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.etcd.versions import NEWEST_36, NEWEST_37
 
@@ -29,28 +26,16 @@ MEMBERS = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, show and write down; slow is no failure, work that was not done right is."""
+    """Measure as the arguments say; the exit status."""
     options = _parser().parse_args(arguments)
     if options.quick:
         options.rounds, options.size = 1, 20
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
-    began = time.monotonic()
-    try:
+
+    def measure(console: Console) -> Figures:
         with Bench.on_cluster() as bench:
-            found = _measure(console, bench, options)
-    except (AssertionError, ClusterError) as error:
-        print(f"\nerror: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped; nothing is left behind", file=sys.stderr)
-        return 130
-    held = goals(found)
-    _show(console, found)
-    console.print(goals_table(held))
-    took = time.monotonic() - began
-    write(options.output, figures(found), held, took)
-    console.print(f"\n{took:.0f} s; all of it in {os.path.relpath(options.output)}")
-    return 0
+            return _measure(console, bench, options)
+
+    return carry_out(measure, goals=goals, show=_show, figures=figures, output=options.output)
 
 
 def _measure(console: Console, bench: Bench, options: argparse.Namespace) -> Figures:
@@ -69,7 +54,7 @@ def _measure(console: Console, bench: Bench, options: argparse.Namespace) -> Fig
     return Figures(created, grown, upgrade, transfers)
 
 
-def _show(console: Console, found: Figures) -> None:
+def _show(console: Console, found: Figures, held: list[Goal]) -> None:
     console.print()
     table = Table("", "seconds", "the pods' own", "ratio", box=None, pad_edge=False)
     for text, several in ((f"apply to Ready of {MEMBERS}", found.created), (f"1 to {MEMBERS}", found.grown)):
@@ -86,6 +71,7 @@ def _show(console: Console, found: Figures) -> None:
     console.print(
         "each with the start of its processes; ours also verifies, and leaves what a crash cannot lose\n", style="dim"
     )
+    console.print(goals_table(held))
 
 
 def _growth(several: Sequence[Growth]) -> tuple[str, str, str]:

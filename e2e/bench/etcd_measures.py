@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from e2e.bench.measures import MIB, Goal, median
+from e2e.bench.measures import MIB, Goal, median, percentile
 from e2e.scenarios.etcd.linearizability import Operation
 
 RATE = 20.0
@@ -142,12 +141,6 @@ def figures(found: Figures) -> dict[str, Any]:
 
 def _growth(one: Growth) -> dict[str, Any]:
     return {"seconds": one.seconds, "pods": list(one.own), "ratio": one.ratio}
-
-
-def percentile(values: Iterable[float], share: float) -> float:
-    """The least of the values that such a share of them does not exceed; 0 of none."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def longest_pause(history: Iterable[Operation], began: float, ended: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -144,6 +145,12 @@ def goals(races: Iterable[Race], account: Account) -> list[Goal]:
 
 def median(values: Iterable[float]) -> float:
     return statistics.median(values)
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The least of the values that such a share of them does not exceed; 0 of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def quantile(buckets: Buckets, part: float) -> float:

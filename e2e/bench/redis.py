@@ -8,22 +8,19 @@ no failure; a write that was acknowledged and is lost is.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from e2e.bench.measures import median
+from e2e.bench.measures import Goal, median
 from e2e.bench.redis_cluster import ClusterBench
 from e2e.bench.redis_measures import Creation, Figures, Loss, Moves, Side, figures, goals, p99
 from e2e.bench.redis_rounds import Bench
-from e2e.bench.telling import goals_table, write
-from e2e.cluster.errors import ClusterError
+from e2e.bench.telling import carry_out, goals_table
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.redis_servers import NEWEST, OLDEST, Redis
 
@@ -31,32 +28,17 @@ RESULT = REPOSITORY / ".bench" / "redis.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, show and write down; slow is no failure, work that was not done right is."""
+    """Measure as the arguments say; the exit status."""
     options = _parser().parse_args(arguments)
     if options.quick:
         options.rounds, options.keys = 1, 30_000
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
-    began = time.monotonic()
-    try:
+
+    def measure(console: Console) -> Figures:
         with ClusterBench.on_cluster() as bench:
             created, losses = _on_cluster(console, bench, options)
-        found = Figures([_measure(console, engine, options) for engine in (OLDEST, NEWEST)], created, losses)
-    except (AssertionError, ClusterError) as error:
-        print(f"\nerror: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped; nothing is left behind", file=sys.stderr)
-        return 130
-    held = goals(found)
-    console.print()
-    console.print(_table(found.moves))
-    console.print(f"\n{_told(found)}")
-    console.print()
-    console.print(goals_table(held))
-    took = time.monotonic() - began
-    write(options.output, figures(found), held, took)
-    console.print(f"\n{took:.0f} s; all of it in {os.path.relpath(options.output)}")
-    return 0
+        return Figures([_measure(console, engine, options) for engine in (OLDEST, NEWEST)], created, losses)
+
+    return carry_out(measure, goals=goals, show=_show, figures=figures, output=options.output)
 
 
 def _on_cluster(
@@ -68,6 +50,14 @@ def _on_cluster(
         created.append(bench.creation())
     console.print("… masters fall silent")
     return created, list(bench.losses(options.rounds))
+
+
+def _show(console: Console, found: Figures, held: list[Goal]) -> None:
+    console.print()
+    console.print(_table(found.moves))
+    console.print(f"\n{_told(found)}")
+    console.print()
+    console.print(goals_table(held))
 
 
 def _told(found: Figures) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from e2e.bench.etcd_measures import percentile
-from e2e.bench.measures import Goal, median
+from e2e.bench.measures import Goal, median, percentile
 
 
 @dataclass(frozen=True)

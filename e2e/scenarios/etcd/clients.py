@@ -139,16 +139,6 @@ class Load:
         """How many writes were acknowledged."""
         return sum(each.write and each.returned is not None for each in self.history)
 
-    @property
-    def slowest(self) -> float:
-        """The longest that an operation took, in seconds."""
-        return max(self.waits, default=0.0)
-
-    def percentile(self, share: float) -> float:
-        """The seconds within which such a share of the operations succeeded."""
-        ordered = sorted(self.waits)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
     def check(self) -> int:
         """Read every key that was ever written, and see that nothing acknowledged was lost, and all could have been.
 

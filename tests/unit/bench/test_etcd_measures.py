@@ -7,16 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.bench.etcd_measures import (
-    Figures,
-    Growth,
-    Transfer,
-    Upgrade,
-    figures,
-    goals,
-    longest_pause,
-    percentile,
-)
+from e2e.bench.etcd_measures import Figures, Growth, Transfer, Upgrade, figures, goals, longest_pause
 from e2e.bench.measures import MIB
 from e2e.bench.resources import Starts
 from e2e.scenarios.etcd.linearizability import Operation
@@ -99,11 +90,3 @@ def test_a_pause_is_the_longest_time_without_an_answered_write() -> None:
     assert longest_pause(history, 0.0, 20.0) == 12.0, "up to the end"
     assert longest_pause(history, 7.0, 8.0) == 0.5, "and not before the beginning"
     assert longest_pause([], 1.0, 3.0) == 2.0
-
-
-@pytest.mark.parametrize(
-    ("values", "share", "value"),
-    [([3.0, 1.0, 2.0], 0.5, 2.0), ([float(n) for n in range(1, 101)], 0.99, 99.0), ([1.0], 0.99, 1.0), ([], 0.99, 0.0)],
-)
-def test_a_percentile_is_the_value_that_so_many_do_not_exceed(values: list[float], share: float, value: float) -> None:
-    assert percentile(values, share) == value

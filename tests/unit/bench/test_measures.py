@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from e2e.bench.measures import KIB, MIB, Account, Buckets, Race, Run, goals, quantile
+from e2e.bench.measures import KIB, MIB, Account, Buckets, Race, Run, goals, percentile, quantile
 
 RACE = Race(size=500, operator=Run(5.0, 1.5, 5.0), bare=Run(4.0, 0.5, 4.5), queue_p99=0.5)
 ACCOUNT = Account(
@@ -76,3 +76,11 @@ def test_one_slow_round_of_three_decides_nothing() -> None:
 
 def test_work_is_compared_by_processor_time_of_both_sides() -> None:
     assert RACE.ratio_of_work == pytest.approx(5.0 / 6.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "value"),
+    [([3.0, 1.0, 2.0], 0.5, 2.0), ([float(n) for n in range(1, 101)], 0.99, 99.0), ([1.0], 0.99, 1.0), ([], 0.99, 0.0)],
+)
+def test_a_percentile_is_the_value_that_so_many_do_not_exceed(values: list[float], share: float, value: float) -> None:
+    assert percentile(values, share) == value

@@ -8,7 +8,7 @@ Source: cluster.h and clusterGenNodeDescription in cluster.c of Redis 7.0.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -204,10 +204,3 @@ class Node:
 
 def bits(mask: int) -> Iterator[int]:
     yield from Slots(mask)
-
-
-def mask_of(slots: Iterable[int]) -> int:
-    mask = 0
-    for slot in slots:
-        mask |= 1 << slot
-    return mask
