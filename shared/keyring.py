@@ -7,8 +7,9 @@ authorities to trust: issuing.py fills them, or cert-manager does.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 
 from shared import pem
@@ -128,6 +129,20 @@ def authorities_in(secret: Obj | None, key: str = AUTHORITY_KEY) -> tuple[Certif
         return pem.read(content_of(secret).get(key, ""))
     except ValueError:
         return ()
+
+
+def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str = "") -> dict[str, datetime]:
+    """When certificates end, by their Secrets' names; of those that can be used.
+
+    Args:
+        found: Secrets by name; None for one that does not exist.
+        names: of those with a certificate.
+        authority: of that with the authority that signs; empty if the operator signs nothing.
+    """
+    held = {name: Held.under(found[name]) for name in names}
+    if authority:
+        held[authority] = Held.under(found[authority], SIGNER)
+    return {name: each.certificate.ends for name, each in held.items() if each}
 
 
 def joined(certificates: Iterable[Certificate]) -> str:

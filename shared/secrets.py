@@ -17,6 +17,9 @@ from shared.kube import SECRET, Kube, NotFound, Obj
 CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
 """Keys of a Secret with a certificate, as cert-manager and others write them."""
 
+PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
+"""Keys of a Secret with a password."""
+
 MISSING, INVALID = "SecretMissing", "SecretInvalid"
 
 AGAIN = 15.0
@@ -97,6 +100,33 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         return [base64.b64decode(given[key]).decode() for key in keys]
     except (binascii.Error, UnicodeDecodeError):
         raise Wrong(INVALID, f"{at}: Secret {name}: it is no text. Give {', '.join(keys)}.") from None
+
+
+def password_of(at: str, name: str, secret: Obj | None) -> str:
+    """The password that a Secret has.
+
+    Args:
+        at: the field that names it, for the message.
+
+    Raises:
+        Wrong: there is none, or it is one that nobody types.
+    """
+    (password,) = texts(at, name, secret, PASSWORD_KEY)
+    if password != password.strip("\r\n"):
+        raise Wrong(
+            INVALID,
+            f"{at}: Secret {name}: {PASSWORD_KEY} ends or begins with a line break, which nobody types. Make it "
+            "without, as by --from-literal.",
+        )
+    return password
+
+
+def not_issued(name: str) -> Wrong:
+    """What is said of a Secret that cert-manager has yet to fill."""
+    return Wrong(
+        MISSING,
+        f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
+    )
 
 
 def wrong_with_pair(pair: pem.Pair, authority: str = "", *, whenever: bool = False) -> str:

@@ -10,20 +10,23 @@ from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Access
 from shared import pem
-from shared.keyring import SIGNER, Authorities, Held, authority_key, fingerprint
+from shared.keyring import Authorities, Held, authority_key, ends, fingerprint
 from shared.kube import Kube, Obj
 from shared.pem import Pair
 from shared.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
     INVALID,
-    MISSING,
+    PASSWORD_KEY,
+    PREVIOUS_PASSWORD_KEY,
     PRIVATE_KEY,
     Problem,
     Wrong,
     content_of,
     digest,
     find,
+    not_issued,
+    password_of,
     texts,
     wrong_with_hosts,
     wrong_with_pair,
@@ -31,8 +34,6 @@ from shared.secrets import (
 
 USER = "root"
 """etcd's user that may do everything: without it, passwords cannot be asked for."""
-
-PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,7 @@ def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) ->
     auth = resource.spec.auth
     if auth is None or not auth.enabled:
         return
-    name = auth.root_secret_name
-    (password,) = texts("spec.auth", name, found[name], PASSWORD_KEY)
-    if password != password.strip("\r\n"):
-        raise Wrong(
-            INVALID,
-            f"spec.auth: Secret {name}: {PASSWORD_KEY} ends or begins with a line break, which nobody types. Make it "
-            "without, as by --from-literal.",
-        )
+    password_of("spec.auth", auth.root_secret_name, found[auth.root_secret_name])
 
 
 def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
@@ -124,11 +118,7 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
     for at, name, hosts, client in wanted:
         secret = found[name]
         if secret is None and tls.mode == "certManager":
-            raise Wrong(
-                MISSING,
-                f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says "
-                "why.",
-            )
+            raise not_issued(name)
         certificate, key, authority = texts(at, name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
         pair = Pair(certificate, key)
         wrong = wrong_with_pair(pair, authority if client else "", whenever=True)
@@ -180,8 +170,4 @@ def _ends(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> dict[str, d
     if mode == "none":
         return {}
     names = (resources.peer_secret(resource), resources.server_secret(resource), resources.client_secret(resource))
-    held = {name: Held.under(found[name]) for name in names}
-    if mode == "self":
-        name = resources.authority_secret(resource)
-        held[name] = Held.under(found[name], SIGNER)
-    return {name: certificate.certificate.ends for name, certificate in held.items() if certificate}
+    return ends(found, names, resources.authority_secret(resource) if mode == "self" else "")

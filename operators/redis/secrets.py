@@ -12,14 +12,14 @@ from operators.redis.api import RedisCluster
 from operators.redis.certificates import Mounted
 from operators.redis.database import Access
 from operators.redis.users import Passwords
-from shared.keyring import SIGNER, Held, joined
+from shared.keyring import ends, joined
 from shared.kube import Kube, Obj
 from shared.pem import Pair
 from shared.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
     INVALID,
-    MISSING,
+    PREVIOUS_PASSWORD_KEY,
     PRIVATE_KEY,
     Problem,
     Wrong,
@@ -27,12 +27,12 @@ from shared.secrets import (
     digest,
     find,
     key_of,
+    not_issued,
+    password_of,
     texts,
     wrong_with_hosts,
     wrong_with_pair,
 )
-
-PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +103,14 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     if resource.spec.tls.mode != "none":
         mounted = Mounted.of(found[resources.tls_secret(resource)])
     access = _access(passwords, (wanted or "", named), mounted, original)
-    ends = _ends(resource, found)
-    return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, ends, found)
+    expires = _ends(resource, found)
+    return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
 
 
 def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:
     """The password that is to be good; empty if nobody is to be asked for one."""
     auth = resource.spec.auth
-    if auth is None:
-        return ""
-    name = auth.secret_name
-    (password,) = texts("spec.auth", name, found[name], PASSWORD_KEY)
-    if password != password.strip("\r\n"):
-        raise Wrong(
-            INVALID,
-            f"spec.auth: Secret {name}: {PASSWORD_KEY} ends or begins with a line break, which nobody types. Make it "
-            "without, as by --from-literal.",
-        )
-    return password
+    return password_of("spec.auth", auth.secret_name, found[auth.secret_name]) if auth else ""
 
 
 def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounted | None:
@@ -133,10 +123,7 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
     if mode == "self":
         return Mounted.of(secret)
     if secret is None and mode == "certManager":
-        raise Wrong(
-            MISSING,
-            f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
-        )
+        raise not_issued(name)
     certificate, key, authority = texts("spec.tls", name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
     node = resources.host(resource, resources.node_name(resource, 0))
     service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
@@ -168,9 +155,5 @@ def _ends(resource: RedisCluster, found: Mapping[str, Obj | None]) -> dict[str, 
     mode = resource.spec.tls.mode
     if mode == "none":
         return {}
-    names = dict.fromkeys((resources.server_secret(resource), resources.client_secret(resource)))
-    held = {name: Held.under(found[name]) for name in names}
-    if mode == "self":
-        name = resources.authority_secret(resource)
-        held[name] = Held.under(found[name], SIGNER)
-    return {name: certificate.certificate.ends for name, certificate in held.items() if certificate}
+    names = (resources.server_secret(resource), resources.client_secret(resource))
+    return ends(found, names, resources.authority_secret(resource) if mode == "self" else "")

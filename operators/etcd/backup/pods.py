@@ -17,7 +17,7 @@ from operators.etcd.backup.view import restore_pod_name
 from operators.etcd.backup_api import API, EtcdBackup
 from operators.etcd.database import Status
 from operators.etcd.flags import HOME
-from operators.etcd.secrets import PASSWORD_KEY, USER
+from operators.etcd.secrets import USER
 from operators.etcd.settings import Settings
 from operators.etcd.stores import S3, VolumeStore
 from operators.etcd.template import USER as UID
@@ -25,7 +25,7 @@ from operators.etcd.versions import features
 from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.ownership import Owner
 from shared.podspec import SAFE, restricted
-from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 from shared.spec import as_object
 
 APPLICATION = "etcd-backup"
