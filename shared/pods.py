@@ -59,6 +59,12 @@ class Pod:
         )
 
 
+def container_status(pod: Obj | None, container: str) -> Obj:
+    """What the kubelet says of a container; empty if it has not said anything."""
+    said = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
+    return next((known for known in said if known["name"] == container), {})
+
+
 def template_digest(template: Obj, *, labels: Iterable[str], annotations: Iterable[str]) -> str:
     """Tells templates of pods apart by what a running pod would have to be made anew for.
 

@@ -14,7 +14,7 @@ from operators.etcd.resources import CONTAINER
 from operators.etcd.secrets import Secrets
 from operators.etcd.start import REFUSED
 from shared.kube import Obj
-from shared.pods import Pod
+from shared.pods import Pod, container_status
 
 LAG = 5000
 """Entries of Raft's log that a healthy member may be behind: from there on etcd itself refuses requests as too many.
@@ -63,7 +63,7 @@ class Place:
     @property
     def runs(self) -> bool:
         """Whether etcd's process is there, as far as the kubelet last said; it may answer nobody all the same."""
-        container = container_status(self.pod_obj)
+        container = container_status(self.pod_obj, CONTAINER)
         return self.ready or "running" in (container.get("state") or {})
 
     @property
@@ -228,15 +228,9 @@ class Observed:
         return bool(remaining) and len(up) >= len(remaining) // 2 + 1
 
 
-def container_status(pod: Obj | None) -> Obj:
-    """What the kubelet says of etcd's container; empty if it has not said anything."""
-    said = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
-    return next((status for status in said if status["name"] == CONTAINER), {})
-
-
 def is_barren(pod: Obj | None) -> bool:
     """Whether etcd's last word was that its disk is empty, and that this start does not let it begin there."""
-    state, last = (container_status(pod).get(key) or {} for key in ("state", "lastState"))
+    state, last = (container_status(pod, CONTAINER).get(key) or {} for key in ("state", "lastState"))
     if "running" in state:
         return False
     ended = state.get("terminated") or last.get("terminated") or {}

@@ -17,7 +17,7 @@ from operators.redis.resources import CONTAINER
 from operators.redis.secrets import Secrets
 from operators.redis.topology import Seen, View
 from shared.kube import Obj
-from shared.pods import Pod
+from shared.pods import Pod, container_status
 from shared.secrets import Problem
 
 LINGER = timedelta(seconds=5)
@@ -66,7 +66,7 @@ class Place:
     @property
     def runs(self) -> bool:
         """Whether the server's process is there, as far as the kubelet last said; it may answer nobody all the same."""
-        return self.ready or "running" in (container_status(self.pod_obj).get("state") or {})
+        return self.ready or "running" in (container_status(self.pod_obj, CONTAINER).get("state") or {})
 
     def is_asked(self, now: datetime) -> bool:
         """Whether clients may not have heard yet that the node owns no slots any more: they come by an old map."""
@@ -187,9 +187,3 @@ class Observed:
 def outlives_pods(resource: RedisCluster) -> bool:
     """Whether what a node has written is there again for the next pod at its place."""
     return resource.has_storage or resource.spec.template.volumes is not None
-
-
-def container_status(pod: Obj | None) -> Obj:
-    """What the kubelet says of the server's container; empty if it has not said anything."""
-    said = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
-    return next((status for status in said if status["name"] == CONTAINER), {})

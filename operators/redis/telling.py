@@ -7,14 +7,16 @@ kubelet brings a change to a pod only after a while. One whose pod was made with
 
 from __future__ import annotations
 
-from operators.redis.observe import Observed, Place, container_status
+from operators.redis.observe import Observed, Place
+from operators.redis.resources import CONTAINER
 from shared.kube import POD, annotation
 from shared.plan import Patch
+from shared.pods import container_status
 
 
 def told(place: Place, mark: str) -> str:
     """The annotation of a pod whose server has heard of it."""
-    restarts = container_status(place.pod_obj).get("restartCount") or 0
+    restarts = container_status(place.pod_obj, CONTAINER).get("restartCount") or 0
     return f"{mark}.{restarts}" if restarts else mark
 
 
