@@ -9,7 +9,9 @@ from operators.etcd.api import API, EtcdCluster
 from operators.etcd.database import Endpoint
 from shared import provision
 from shared.kube import DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
+from shared.objects import claim_template, headless, service_port
 from shared.ownership import Owner
+from shared.podspec import PodDisruptionBudget
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Place
@@ -117,27 +119,17 @@ def endpoint(resource: EtcdCluster, place: Place) -> Endpoint:
 
 def headless_service(resource: EtcdCluster, own: Owner) -> Obj:
     """A name for each member's pod from its first second: members find each other by it before they are ready."""
-    ports = [_port(CLIENT, CLIENT_PORT), _port(PEER, PEER_PORT)]
+    ports = [service_port(CLIENT, CLIENT_PORT), service_port(PEER, PEER_PORT)]
     if resource.spec.metrics.enabled:
-        ports.append(_port(METRICS, METRICS_PORT))
-    spec: Obj = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": own.selector(COMPONENT),
-        "ports": ports,
-    }
-    return own.object(SERVICE, resource.name, component=COMPONENT, spec=spec)
+        ports.append(service_port(METRICS, METRICS_PORT))
+    return own.object(SERVICE, resource.name, component=COMPONENT, spec=headless(own.selector(COMPONENT), ports))
 
 
 def client_service(resource: EtcdCluster, own: Owner) -> Obj:
     """One address for clients, behind which are all members that take them."""
     selector = own.selector(COMPONENT) | {SERVES: CLIENTS}
-    spec: Obj = {"selector": selector, "ports": [_port(CLIENT, CLIENT_PORT)]}
+    spec: Obj = {"selector": selector, "ports": [service_port(CLIENT, CLIENT_PORT)]}
     return own.object(SERVICE, client_service_name(resource), component=COMPONENT, spec=spec)
-
-
-def _port(name: str, number: int) -> Obj:
-    return {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
 
 
 def disruption_budget(resource: EtcdCluster, own: Owner) -> Obj | None:
@@ -148,11 +140,7 @@ def disruption_budget(resource: EtcdCluster, own: Owner) -> Obj | None:
     given = resource.spec.pod_disruption_budget
     if given is None and resource.spec.size < LEAST_WITH_BUDGET:
         return None
-    selector = own.selector(COMPONENT)
-    if given is None:
-        spec: Obj = {"maxUnavailable": 1, "selector": {"matchLabels": selector}}
-    else:
-        spec = given.disruption_budget(selector)
+    spec = (given or PodDisruptionBudget()).disruption_budget(own.selector(COMPONENT))
     # A pod that is not ready may always be evicted, for it serves nobody; but not where it takes its data along.
     in_memory = resource.spec.storage.medium == "Memory"
     spec["unhealthyPodEvictionPolicy"] = "IfHealthyBudget" if in_memory else "AlwaysAllow"
@@ -190,14 +178,5 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
 
 def claim(resource: EtcdCluster, own: Owner, size: int | str) -> Obj:
     """The template of members' volume claims."""
-    spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    if resource.spec.storage.storage_class_name is not None:
-        spec["storageClassName"] = resource.spec.storage.storage_class_name
     labels = own.labels(COMPONENT) | {CLUSTER_UID: resource.uid}
-    # Kind and version are the API server's defaults, sent because it would add them to what we are said to own.
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": DATA, "labels": labels},
-        "spec": spec,
-    }
+    return claim_template(DATA, labels, size, resource.spec.storage.storage_class_name)

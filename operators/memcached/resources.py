@@ -5,6 +5,7 @@ from __future__ import annotations
 from operators.memcached.api import API, Memcached
 from operators.memcached.template import COMPONENT, CONTAINER, METRICS
 from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.objects import service_port
 from shared.ownership import Owner
 
 WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
@@ -29,9 +30,9 @@ def service(resource: Memcached, own: Owner) -> Obj:
 
 
 def _ports(resource: Memcached) -> list[Obj]:
-    ports = [{"name": CONTAINER, "port": resource.spec.container_port, "targetPort": CONTAINER, "protocol": "TCP"}]
+    ports = [service_port(CONTAINER, resource.spec.container_port)]
     if (port := resource.spec.metrics_port) is not None:
-        ports.append({"name": METRICS, "port": port, "targetPort": METRICS, "protocol": "TCP"})
+        ports.append(service_port(METRICS, port))
     return ports
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from operators.redis.api import API, RedisCluster
 from operators.redis.database import BUS_PORT, PORT, Endpoint
 from shared.kube import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
+from shared.objects import claim_template, headless, service_port
 from shared.ownership import Owner
+from shared.podspec import PodDisruptionBudget
 
 if TYPE_CHECKING:
     from operators.redis.observe import Place
@@ -131,27 +133,17 @@ def client_secret(resource: RedisCluster) -> str:
 
 def headless_service(resource: RedisCluster, own: Owner) -> Obj:
     """A name for each node's pod from its first second."""
-    ports = [_port(CLIENT, PORT), _port(BUS, BUS_PORT)]
+    ports = [service_port(CLIENT, PORT), service_port(BUS, BUS_PORT)]
     if resource.spec.exporter_image:
-        ports.append(_port(METRICS, METRICS_PORT))
-    spec: Obj = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": own.selector(COMPONENT),
-        "ports": ports,
-    }
-    return own.object(SERVICE, resource.name, component=COMPONENT, spec=spec)
+        ports.append(service_port(METRICS, METRICS_PORT))
+    return own.object(SERVICE, resource.name, component=COMPONENT, spec=headless(own.selector(COMPONENT), ports))
 
 
 def client_service(resource: RedisCluster, own: Owner) -> Obj:
     """One address where clients learn of all nodes, behind which are those that take them."""
     selector = own.selector(COMPONENT) | {SERVES: CLIENTS}
-    spec: Obj = {"selector": selector, "ports": [_port(CLIENT, PORT)]}
+    spec: Obj = {"selector": selector, "ports": [service_port(CLIENT, PORT)]}
     return own.object(SERVICE, client_service_name(resource), component=COMPONENT, spec=spec)
-
-
-def _port(name: str, number: int) -> Obj:
-    return {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
 
 
 def config_map(resource: RedisCluster, own: Owner, content: Mapping[str, str]) -> Obj:
@@ -170,10 +162,7 @@ def disruption_budget(resource: RedisCluster, own: Owner) -> Obj:
     its master might be the one that has the data.
     """
     given, selector = resource.spec.pod_disruption_budget, own.selector(COMPONENT) | {SERVES: CLIENTS}
-    if given is None:
-        spec: Obj = {"maxUnavailable": 1, "selector": {"matchLabels": selector}}
-    else:
-        spec = given.disruption_budget(selector)
+    spec = (given or PodDisruptionBudget()).disruption_budget(selector)
     # A pod that is not ready may always be evicted, for it serves nobody; but not where it takes its data along.
     spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow" if resource.has_storage else "IfHealthyBudget"
     return own.object(DISRUPTION_BUDGET, resource.name, component=COMPONENT, spec=spec)
@@ -205,25 +194,12 @@ def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, ex
             "whenScaled": "Retain",
         }
         size, uid = (None, None) if existing is None else template_claim(existing)
-        spec["volumeClaimTemplates"] = [_claim(resource, own, size or storage.size, uid or resource.uid)]
+        labels = own.labels(COMPONENT) | {CLUSTER_UID: uid or resource.uid}
+        claim = claim_template(DATA, labels, size or storage.size, storage.storage_class_name)
+        spec["volumeClaimTemplates"] = [claim]
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["labels"][CLUSTER_UID] = resource.uid
     return made
-
-
-def _claim(resource: RedisCluster, own: Owner, size: int | str, uid: str) -> Obj:
-    storage = resource.spec.storage
-    assert storage is not None
-    spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    if storage.storage_class_name is not None:
-        spec["storageClassName"] = storage.storage_class_name
-    # Kind and version are the API server's defaults, sent because it would add them to what we are said to own.
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": DATA, "labels": own.labels(COMPONENT) | {CLUSTER_UID: uid}},
-        "spec": spec,
-    }
 
 
 def template_claim(stateful_set: Obj) -> tuple[int | str | None, str | None]:
