@@ -8,7 +8,7 @@ the condition, the event, the log line and the span, so that a person reads the 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, TypeVar
@@ -165,6 +165,11 @@ class Step:
 PASS = Step()
 
 StepOf = Callable[[Resource, Observed, datetime], Step]
+
+
+def refuse(wrong: Sequence[str]) -> Step:
+    """A spec of which anything is wrong, each in a sentence, changes nothing; what runs goes on."""
+    return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from operators.etcd.rolling import (
 from operators.etcd.settings import Settings
 from shared.deadlines import Deadline
 from shared.kube import STATEFUL_SET
-from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow
+from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 
 CREATING, RESTORING, SCALING, UPDATING, DEGRADED = "Creating", "Restoring", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"
@@ -156,8 +156,7 @@ def hold_while_paused(resource: EtcdCluster, _seen: Observed, _now: datetime) ->
 
 def refuse_contradictions(resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
     """A spec that contradicts itself changes nothing; what runs goes on."""
-    wrong = validate(resource)
-    return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
+    return refuse(validate(resource))
 
 
 def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:

@@ -14,7 +14,7 @@ from shared.deadlines import Deadline
 from shared.image import Image
 from shared.kube import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.ownership import Owner, selector_text
-from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow
+from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"
@@ -136,8 +136,7 @@ def hold_while_paused(resource: Memcached, _seen: Observed, _now: datetime) -> S
 
 def refuse_contradictions(resource: Memcached, _seen: Observed, _now: datetime) -> Step:
     """A spec that contradicts itself changes nothing; what runs goes on."""
-    wrong = validate(resource)
-    return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
+    return refuse(validate(resource))
 
 
 def require_secrets(_resource: Memcached, seen: Observed, _now: datetime) -> Step:

@@ -61,7 +61,7 @@ from operators.redis.settings import Settings
 from operators.redis.shrinking import drop_volumes, replicas
 from shared.deadlines import Deadline
 from shared.kube import STATEFUL_SET
-from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow
+from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 
 CREATING, SCALING, UPGRADING, RUNNING, FAILED = "Creating", "Scaling", "Upgrading", "Running", "Failed"
 
@@ -169,8 +169,7 @@ def hold_while_paused(resource: RedisCluster, _seen: Observed, _now: datetime) -
 
 def refuse_contradictions(resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
     """A spec that contradicts itself changes nothing; what runs goes on."""
-    wrong = validate(resource)
-    return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
+    return refuse(validate(resource))
 
 
 def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:

@@ -17,7 +17,7 @@ from operators.etcd.backup_api import COMPLETE, FAILED, PENDING, RUNNING, SCHEDU
 from operators.etcd.settings import Settings
 from shared import status
 from shared.kube import POD, Obj
-from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow
+from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
 from shared.pods import Pod
 
 ATTEMPTS = 3
@@ -88,8 +88,7 @@ class Planner:
 
 def refuse_contradictions(backup: EtcdBackup, _seen: Observed, _now: datetime) -> Step:
     """A spec that contradicts itself takes no snapshot."""
-    wrong = validate(backup)
-    return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
+    return refuse(validate(backup))
 
 
 def await_snapshot(backup: EtcdBackup, seen: Observed, now: datetime) -> Step:
