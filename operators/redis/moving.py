@@ -151,6 +151,9 @@ def move_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     if behind := [*changed_pairs(resource, seen), *behind]:
         message = f"Slots move once {seen.name_of(behind[0])} is in step with its master, which gets some."
         return Step.wait(SCALING, message, requeue=SYNCING)
+    if refusing := [node.id for node in view.refusing if node.id in targets]:
+        message = f"Slots move once {seen.name_of(refusing[0])} takes commands: it says cluster_state:fail."
+        return Step.wait(SCALING, message, requeue=SOON)  # as a master does for 2 s after its start
     if full := _full(seen, moves):
         return Step((), Progress.WAITING, "TargetFull", full, warning=True, requeue=HELD)
     told = ", ".join(

@@ -341,6 +341,16 @@ def test_slots_move_to_a_new_master_once_all_nodes_are_there() -> None:
     assert made.verdict.message == "Slots move to demo-6 once all nodes are there. demo-7 starts."
 
 
+def test_slots_move_to_a_new_master_once_it_takes_commands() -> None:
+    resource, found = world(*formed(), JOINED, replica(6))
+    began = found.places[6]
+    assert began.said
+    began = replace(began, said=replace(began.said, state_ok=False))
+    made = plan(resource, replace(found, places=(*found.places[:6], began, found.places[7])))
+    assert moves(made) == {}
+    assert made.verdict.message == "Slots move once demo-6 takes commands: it says cluster_state:fail."
+
+
 def test_by_hand_a_master_that_goes_gives_to_the_others_and_nobody_else_moves() -> None:
     at = [
         At("0-99"),
