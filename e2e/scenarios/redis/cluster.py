@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
-from redis import Redis, RedisCluster
+from redis import Redis, RedisCluster, RedisError
 
 from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.redis import judge, versions
@@ -103,11 +103,15 @@ class Cluster(Resource):
         """Who owns each slot, as its nodes say, by id; a slot without an owner is missing.
 
         Raises:
-            AssertionError: two nodes claim a slot.
+            AssertionError: two nodes claim a slot, or one does not answer.
         """
         found: dict[int, str] = {}
         for name in self.pods():
-            for node_id, slots in own_slots(self.ask(name, "CLUSTER", "NODES")).items():
+            try:
+                told = own_slots(self.ask(name, "CLUSTER", "NODES"))
+            except RedisError as error:
+                raise AssertionError(f"{name} does not answer: {error}") from None
+            for node_id, slots in told.items():
                 for slot in slots:
                     assert found.setdefault(slot, node_id) == node_id, f"{found[slot]} and {node_id} claim slot {slot}"
         return found
@@ -142,7 +146,9 @@ class Cluster(Resource):
     @contextmanager
     def node(self, name: str) -> Iterator[Redis]:
         """A client of one node, which follows nobody elsewhere."""
-        address = self.pods()[name]["status"].get("podIP")
+        pod = self.pods().get(name)
+        assert pod, f"{name} is gone"
+        address = pod["status"].get("podIP")
         assert address, f"{name} has no address yet"
         with closing(Redis(address, PORT, **self._options())) as client:
             yield client
