@@ -25,10 +25,9 @@ from operators.redis.moves import (
     balanced,
     drained,
     moved,
-    remaining,
 )
 from operators.redis.observe import Observed
-from operators.redis.scaling import SCALING, SYNCING, changed_pairs, masters, members, staying
+from operators.redis.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
 from operators.redis.slots import Slots
 from shared.kube import Obj
 from shared.plan import PASS, Progress, Step
@@ -65,30 +64,11 @@ def assignment(resource: RedisCluster, seen: Observed) -> tuple[Move, ...]:
     if resource.spec.update_strategy.type == "AutoReceive":
         return ()
     before = promised(resource, seen)
+    if awaited(resource, seen):  # somebody else may yet be a better master, and who is promised slots stays one
+        return before
     owned = moved(seen.view.owned, before)
     new = [node_id for node_id in masters(resource, seen) if not owned.get(node_id)]
     return (*before, *(assigned(owned, resource.spec.update_strategy.strategies, new) if new else ()))
-
-
-def promised(resource: RedisCluster, seen: Observed) -> tuple[Move, ...]:
-    """What is left of the moves that were written down; who took the place of a master meanwhile gets its slots."""
-    if resource.spec.update_strategy.type == "AutoReceive":
-        return ()
-    known = [(move, _successor(seen, move.target)) for move in resource.recorded_assigned]
-    return remaining([Move(move.source, heir, move.slots) for move, heir in known if heir], seen.view.owned)
-
-
-def _successor(seen: Observed, node_id: str) -> str:
-    """The master that a node is, or that took its place; empty if nobody did."""
-    view = seen.view
-    node = view.nodes.get(node_id)
-    if node is not None and node.answers:
-        return node.master or node_id
-    followed = [known for known, place in seen.recorded.items() if place.recorded and place.recorded.master == node_id]
-    heirs = [
-        heir for heir in followed if heir in view.nodes and view.nodes[heir].answers and view.nodes[heir].is_master
-    ]
-    return heirs[0] if heirs else (node_id if node is not None and not seen.lost(node_id) else "")
 
 
 def mend_open_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -101,7 +81,7 @@ def mend_open_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> S
     view, onward, back = seen.view, dict[tuple[str, str], Slots](), dict[tuple[str, str], Slots]()
     waiting: list[str] = []
     for slot in view.open:
-        target = _successor(seen, slot.target)
+        target = successor(seen, slot.target)
         if not slot.owner or not view.nodes[slot.owner].answers:
             waiting.append(f"slot {slot.slot} of {seen.name_of(slot.source)}")
         elif target == slot.owner or not target:
@@ -144,7 +124,7 @@ def move_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         return Step.wait(SCALING, "Who gives which slots to new masters is written down.", requeue=0)
     targets = {move.target for move in moves}
     new = [target for target in targets if not view.slots_of(target)]
-    if new and (away := [place for place in staying(resource, seen) if place.id not in members(resource, seen)]):
+    if new and (away := awaited(resource, seen)):
         told = f"Slots move to {', '.join(map(seen.name_of, new))} once all nodes are there."
         return Step.wait(SCALING, " ".join([told, *map(why_away, away)]), requeue=SYNCING)
     behind = [node.id for node in view.voices if node.master in targets and not node.synced]

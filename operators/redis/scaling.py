@@ -15,6 +15,7 @@ from operators.redis.api import RedisCluster
 from operators.redis.calls import FailOver, Meet, Replicate
 from operators.redis.forming import SOON, why_away
 from operators.redis.healing import HELD, TURNING, dismissed, needed
+from operators.redis.moves import Move, remaining
 from operators.redis.observe import Observed, Place
 from operators.redis.pairing import choose_masters, pair
 from shared.kube import PERSISTENT_VOLUME_CLAIM, POD
@@ -36,21 +37,51 @@ def members(resource: RedisCluster, seen: Observed) -> Mapping[str, Place]:
     return {place.id: place for place in staying(resource, seen) if place.said and place.id in seen.view.cluster}
 
 
+def awaited(resource: RedisCluster, seen: Observed) -> tuple[Place, ...]:
+    """Places that stay, and where no node of the cluster answers."""
+    there = members(resource, seen)
+    return tuple(place for place in staying(resource, seen) if place.id not in there)
+
+
 def is_blank(place: Place) -> bool:
     """Whether a node that answers holds nothing: no key, no slot; and it follows nobody."""
     said = place.said
     return said is not None and not said.keys and not said.me.slots and not said.me.master
 
 
+def promised(resource: RedisCluster, seen: Observed) -> tuple[Move, ...]:
+    """What is left of the moves that were written down; who took the place of a master meanwhile gets its slots."""
+    if resource.spec.update_strategy.type == "AutoReceive":
+        return ()
+    known = [(move, successor(seen, move.target)) for move in resource.recorded_assigned]
+    return remaining([Move(move.source, heir, move.slots) for move, heir in known if heir], seen.view.owned)
+
+
+def successor(seen: Observed, node_id: str) -> str:
+    """The master that a node is, or that took its place; empty if nobody did."""
+    view = seen.view
+    node = view.nodes.get(node_id)
+    if node is not None and node.answers:
+        return node.master or node_id
+    followed = [known for known, place in seen.recorded.items() if place.recorded and place.recorded.master == node_id]
+    heirs = [
+        heir for heir in followed if heir in view.nodes and view.nodes[heir].answers and view.nodes[heir].is_master
+    ]
+    return heirs[0] if heirs else (node_id if node is not None and not seen.lost(node_id) else "")
+
+
 def masters(resource: RedisCluster, seen: Observed) -> tuple[str, ...]:
     """Ids of the nodes that are to be masters, as many as the spec asks for, if there are as many that can be.
 
-    Those that own slots, as long as they stay; where one goes, a replica of it that stays takes over; and for those
-    that are lacking, nodes that hold nothing. A master that does not answer is still one.
+    Those that own slots, or were promised some, as long as they stay; where one goes, a replica of it that stays takes
+    over; and for those that are lacking, nodes that hold nothing. A master that does not answer is still one.
     """
     view, there = seen.view, members(resource, seen)
     stay = {place.recorded.node_id for place in staying(resource, seen) if place.recorded} | there.keys()
     owners = {node.id: view.slots_of(node.id) for node in view.masters}
+    for move in promised(resource, seen):  # to another one they would be promised once more
+        if move.target in stay and view.nodes[move.target].is_master:
+            owners[move.target] = view.slots_of(move.target) | move.slots
     leaving = owners.keys() - stay
     candidates = [
         node_id

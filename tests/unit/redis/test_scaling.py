@@ -263,6 +263,21 @@ def test_by_hand_what_a_new_master_gets_is_written_down_first() -> None:
     assert moves(then) == {("00", "06"): 1000, ("01", "06"): 1000}
 
 
+def test_by_hand_nothing_is_promised_before_all_nodes_are_there() -> None:
+    """One that comes later may be the better master: on a host that has none."""
+    late = At(up=False, recorded=None, member=False)
+    made = planned(*formed(), JOINED, late, **by_hand((2000, node_id(0))))
+    assert (made.status["assigned"], moves(made)) == ([], {})
+
+
+@pytest.mark.parametrize("waiting", [replace(JOINED, up=False), replace(JOINED, host="host-0")])
+def test_by_hand_who_was_promised_slots_is_a_master_even_if_another_would_be_chosen_now(waiting: At) -> None:
+    spec = by_hand((2000, f"{node_id(0)},{node_id(1)}"))
+    told = planned(*GROWN, **spec).status["assigned"]
+    made = planned(*formed(), waiting, replace(JOINED, host="host-of-its-own"), status={"assigned": told}, **spec)
+    assert made.status["assigned"] == told
+
+
 def test_by_hand_what_is_done_is_not_done_again() -> None:
     spec = by_hand((2000, f"{node_id(0)},{node_id(1)}"))
     told = planned(*GROWN, **spec).status["assigned"]
