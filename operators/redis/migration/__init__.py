@@ -16,13 +16,13 @@ and whoever comes next finds them, and goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from operators.redis.database import Access, Connect, Endpoint, RedisError, Refused, SlotStuck
 from operators.redis.migration import big, functions, jobs, legacy
 from operators.redis.migration.ends import End, Ends
-from operators.redis.migration.jobs import Mover, Way
+from operators.redis.migration.jobs import Way
 from operators.redis.migration.redis import Destination
 from operators.redis.migration.throttle import KEYS, Pulse, Throttle
 from operators.redis.migration.valkey import Source
@@ -75,12 +75,8 @@ async def move(
             ]
             masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
         work = [
-            *(_by_keys(some, masters, until, keys) for some in _grouped(ways, "keys", lambda way: way.source)),
-            *(
-                _by_jobs(Source(some[0].source), some, until)
-                for some in _grouped(ways, "export", lambda way: way.source)
-            ),
-            _by_tasks(_grouped(ways, "import", lambda way: way.target), until),
+            *(_by_keys(some, masters, until, keys) for some in _by_source(ways)),
+            _by_jobs([way for way in ways if _kind(way) != "keys"], until),
         ]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
     failures = [*filter(None, outcomes), *ends.missing.values()]
@@ -107,17 +103,41 @@ async def _by_keys(ways: Sequence[Way], masters: Mapping[str, End], until: float
         raise min(failures, key=_weight)
 
 
-async def _by_jobs(mover: Mover, ways: Sequence[Way], until: float) -> None:
-    """What servers move by themselves, for the node that is asked."""
-    for way in ways:
-        await functions.give(way.source, way.target)
-    await jobs.move(mover, ways, until)
+async def _by_jobs(ways: Sequence[Way], until: float) -> None:
+    """What servers move by themselves: disjoint pairs at once, and nobody in two.
+
+    A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
+    clients the later for it.
+    """
+    for pairs in _rounds(ways):
+        found = await asyncio.gather(*(_by_job(way, ways, until) for way in pairs), return_exceptions=True)
+        if failures := [*filter(None, found)]:
+            raise min(failures, key=_weight)
+        if asyncio.get_running_loop().time() >= until:
+            return  # what still runs goes on
 
 
-async def _by_tasks(ways: Iterable[Sequence[Way]], until: float) -> None:
-    """What destinations ask for, one after the other: a node takes part in one task, and refuses the next."""
-    for some in ways:
-        await _by_jobs(Destination(some[0].target), some, until)
+async def _by_job(way: Way, ways: Sequence[Way], until: float) -> None:
+    await functions.give(way.source, way.target)
+    mover = Source(way.source) if _kind(way) == "export" else Destination(way.target)
+    await jobs.move(mover, way, ways, until)
+
+
+def _rounds(ways: Sequence[Way]) -> Iterator[list[Way]]:
+    """The ways in as many turns as it takes, in each of which no end has two."""
+    while ways:
+        busy: set[str] = set()
+        now: list[Way] = []
+        later: list[Way] = []
+        for way in ways:
+            ends = {way.source.id, way.target.id}
+            if busy & ends:
+                later.append(way)
+            else:
+                now.append(way)
+                busy |= ends
+        yield now
+        ways = later
 
 
 async def _node_timeout(end: End) -> float:
@@ -137,13 +157,13 @@ def _kind(way: Way) -> str:
     return "keys" if begun or len(kinds) > 1 else kinds.pop()
 
 
-def _grouped(ways: Iterable[Way], kind: str, by: Callable[[Way], End]) -> list[list[Way]]:
-    """The ways of a kind, those together that have an end in common."""
+def _by_source(ways: Iterable[Way]) -> Iterable[list[Way]]:
+    """The ways of slots that move key by key, those of a source together."""
     found: dict[str, list[Way]] = {}
     for way in ways:
-        if _kind(way) == kind:
-            found.setdefault(by(way).id, []).append(way)
-    return list(found.values())
+        if _kind(way) == "keys":
+            found.setdefault(way.source.id, []).append(way)
+    return found.values()
 
 
 def _masters(ends: Iterable[End]) -> list[str]:

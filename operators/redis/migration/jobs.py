@@ -77,10 +77,11 @@ class Mover(Protocol):
         """End one; harmless where it has ended."""
 
 
-async def move(mover: Mover, ways: Sequence[Way], until: float) -> None:
-    """Move slots, until time is up; a job that runs then goes on by itself.
+async def move(mover: Mover, way: Way, ways: Sequence[Way], until: float) -> None:
+    """Move slots one way, until time is up; a job that runs then goes on by itself.
 
     Args:
+        ways: all that are wanted: jobs that are of none of them are ended, and the mover's others awaited.
         until: a moment of the loop's clock.
 
     Raises:
@@ -94,34 +95,33 @@ async def move(mover: Mover, ways: Sequence[Way], until: float) -> None:
         running = [job for job in jobs if not job.ended]
         ours |= {job.id for job in running}
         for job in running:
-            if not any(_belongs(job, way) for way in ways):
+            if not any(_belongs(job, each) for each in ways):
                 await mover.cancel(job)
             elif job.retries >= TRIES:
                 await mover.cancel(job)
                 raise _stuck(job, ways)
         for job in jobs:
-            if job.id in ours and job.ended and not job.done and any(_belongs(job, way) for way in ways):
+            if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in ways):
                 raise _stuck(job, ways)
         if clock() >= until:
             return
         if not running:
-            if (way := await _next(ways)) is None:
+            if (share := await _next(way)) is None:
                 return
-            await require_room(way.source, way.target, len(way.slots))
+            await require_room(way.source, way.target, len(share.slots))
             before = {job.id for job in jobs}
-            await mover.begin(way)
+            await mover.begin(share)
             ours |= {job.id for job in await mover.jobs() if job.id not in before}
         await asyncio.sleep(LOOK)
 
 
-async def _next(ways: Sequence[Way]) -> Way | None:
+async def _next(way: Way) -> Way | None:
     """What is to be moved next, of slots that their source still owns; None if nothing is."""
-    for way in ways:
-        said = await look(way.source.server)
-        if left := way.slots & said.me.slots:
-            a_slot = max(1, said.memory // len(said.me.slots))
-            return Way(way.source, way.target, left.first(max(1, SHARE // a_slot)))
-    return None
+    said = await look(way.source.server)
+    if not (left := way.slots & said.me.slots):
+        return None
+    a_slot = max(1, said.memory // len(said.me.slots))
+    return Way(way.source, way.target, left.first(max(1, SHARE // a_slot)))
 
 
 def _belongs(job: Job, way: Way) -> bool:

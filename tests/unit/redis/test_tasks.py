@@ -15,7 +15,7 @@ from operators.redis.migration import jobs
 from operators.redis.moves import Move
 from operators.redis.slots import Slots
 
-ONE, TWO, THREE = (letter * 40 for letter in "abc")
+ONE, TWO, THREE, FOUR = (letter * 40 for letter in "abcd")
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Fake:
     failing: str = ""
     tasks: list[Task] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    most: int = 0  # tasks that ran at once
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def connect(self, endpoint: Endpoint, _: Access) -> Server:
@@ -84,10 +85,13 @@ class Fake:
         if any({me, source} & {task.source, task.target} for task in self._running()):
             raise Refused("ERR another ASM task is already in progress")
         self.tasks.append(Task(f"task-{next(self.ids)}", source, me, slots))
+        self.most = max(self.most, len(self._running()))
         return self.tasks[-1].id
 
     def _status(self, me: str) -> list[list[Any]]:
         for task in self._running():
+            if me not in (task.source, task.target):
+                continue
             task.looks += 1
             if self.failing:
                 task.state, task.error, task.retries = "failed", self.failing, task.retries + 1
@@ -148,6 +152,22 @@ async def test_a_destination_imports_from_one_after_the_other() -> None:
     fake.asked.clear()
     await move(fake, *WANTED)
     assert not [asked for asked in fake.asked if "IMPORT" in asked]
+
+
+async def test_disjoint_pairs_move_at_once() -> None:
+    fake = three()
+    fake.owned[FOUR] = Slots()
+    wanted = [
+        Move(source, target, Slots.parse(slots))
+        for source, target, slots in (
+            *((ONE, THREE, "0-9"), (ONE, FOUR, "10-19")),
+            *((TWO, THREE, "9000-9009"), (TWO, FOUR, "9010-9019")),
+        )
+    ]
+    await move(fake, *wanted)
+    assert fake.owned[THREE] == Slots.parse("0-9 9000-9009")
+    assert fake.owned[FOUR] == Slots.parse("10-19 9010-9019")
+    assert fake.most == 2
 
 
 async def test_a_task_goes_on_without_us_and_is_found_again() -> None:
