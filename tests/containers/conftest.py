@@ -18,6 +18,7 @@ from tests.containers.etcd_servers import NEWEST, Etcd
 from tests.containers.servers import VERSIONS, Servers
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the daemon goes to one process: there is one at a time on a machine."""
     for item in items:
