@@ -64,7 +64,7 @@ test-api: .venv ## Against a real API server (etcd and kube-apiserver, no nodes)
 
 test-containers: .venv ## Against the databases themselves, on the Docker that answers, else on one of our own (root)
 	@echo "==> container tests"
-	@$(PYTEST) -n auto --dist loadgroup tests/containers -m "not long" $(ARGS)
+	@$(PYTEST) tests/containers -m "not long" $(ARGS)
 
 # The cluster's own test takes it down and looks for what is left, so it runs last, by itself; and not on a cluster that
 # was up before, for somebody may have something in it.
@@ -84,7 +84,7 @@ test-long: .venv ## Every end-to-end and container test, the long ones too, and 
 	@echo "==> crash scenarios on a real API server"
 	@$(PYTEST) $(PARALLEL) tests/api -m long --timeout 900 $(ARGS)
 	@echo "==> container tests with every version"
-	@$(PYTEST) -n auto --dist loadgroup tests/containers -m long $(ARGS)
+	@$(PYTEST) tests/containers -m long $(ARGS)
 	@echo "==> end-to-end tests, the long ones too"
 	$(call E2E,--timeout 3600)
 

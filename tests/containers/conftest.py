@@ -18,14 +18,6 @@ from tests.containers.etcd_servers import NEWEST, Etcd
 from tests.containers.servers import VERSIONS, Servers
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the daemon goes to one process: there is one at a time on a machine."""
-    for item in items:
-        if "ours" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("docker"))
-
-
 @pytest.fixture(scope="session")
 def ours() -> Iterator[bool]:
     """A daemon that answers where the environment says; whether it is of our own."""
