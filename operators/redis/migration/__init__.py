@@ -69,14 +69,18 @@ async def move(
             if each.source in ends.of and each.target in ends.of
         ]
         masters = dict(ends.of)
-        if any(_kind(way) == "keys" and way.source.said.memory > big.BIG for way in ways):
+        by_keys: list[Way] = []
+        by_jobs: list[Way] = []
+        for way in ways:
+            (by_keys if _kind(way) == "keys" else by_jobs).append(way)
+        if any(way.source.said.memory > big.BIG for way in by_keys):
             beside = [
                 node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
             ]
             masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
         work = [
-            *(_by_keys(some, masters, until, keys) for some in _by_source(ways)),
-            _by_jobs([way for way in ways if _kind(way) != "keys"], until),
+            *(_by_keys(some, masters, until, keys) for some in _by_source(by_keys)),
+            _by_jobs(by_jobs, until),
         ]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
     failures = [*filter(None, outcomes), *ends.missing.values()]
@@ -158,11 +162,10 @@ def _kind(way: Way) -> str:
 
 
 def _by_source(ways: Iterable[Way]) -> Iterable[list[Way]]:
-    """The ways of slots that move key by key, those of a source together."""
+    """The ways of a source together."""
     found: dict[str, list[Way]] = {}
     for way in ways:
-        if _kind(way) == "keys":
-            found.setdefault(way.source.id, []).append(way)
+        found.setdefault(way.source.id, []).append(way)
     return found.values()
 
 
