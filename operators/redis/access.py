@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from operators.redis import resources
+from operators.redis.answers import digest
 from operators.redis.api import RedisCluster
 from operators.redis.calls import Configure, SetPasswords
 from operators.redis.config import TLS
@@ -57,10 +58,10 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
     passwords, mark = secrets.passwords, secrets.users_mark
     if passwords is None:
         return PASS
-    deaf = _deaf(seen, USERS_MARK, mark)
+    deaf = [place for place in _running(seen) if not _keeps(place, passwords, mark)]
     if actions := [action for place in deaf if place.said for action in _tell_users(resource, seen, place, passwords)]:
         return Step.wait(ROTATING, f"{_names(deaf)}: told which passwords are good.", *actions)
-    heard = heard_by_all(seen, USERS_MARK, mark)
+    heard = not deaf and heard_by_all(seen, USERS_MARK, mark)
     why, wanted = _following(passwords, seen, now, heard=heard, overlap=timedelta(seconds=settings.password_overlap))
     if wanted is not None:
         own = resources.owner(resource, settings.operator)
@@ -97,6 +98,16 @@ def _following(
     return "", None
 
 
+def _keeps(place: Place, passwords: Passwords, mark: str) -> bool:
+    """Whether a node has heard which passwords are good, and holds to it.
+
+    It may have been told of others since: by hand, or by an operator whose last words came late.
+    """
+    said = place.said
+    agrees = said is None or (said.gives, said.takes) == (digest(passwords.current), passwords.digests)
+    return agrees and has_heard(place, USERS_MARK, mark)
+
+
 def _tell_users(resource: RedisCluster, seen: Observed, place: Place, passwords: Passwords) -> Iterable[Action]:
     at, access = resources.endpoint(resource, place), seen.secrets.access
     yield SetPasswords(access, at, place.id, passwords.digests)
@@ -113,7 +124,7 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     if mounted is None:
         return PASS
     mark, actions = mounted.mark, list[Action]()
-    deaf = _deaf(seen, CERTIFICATE_MARK, mark)
+    deaf = [place for place in _running(seen) if not has_heard(place, CERTIFICATE_MARK, mark)]
     for place in deaf:
         since = _brought_since(place, mark)
         if since is None:
@@ -138,9 +149,9 @@ def _brought_since(place: Place, mark: str) -> datetime | None:
         return None
 
 
-def _deaf(seen: Observed, name: str, mark: str) -> list[Place]:
-    """Who runs, and has yet to hear."""
-    return [place for place in seen.places if place.pod and place.runs and not has_heard(place, name, mark)]
+def _running(seen: Observed) -> list[Place]:
+    """Whose server runs, whether it answers or not."""
+    return [place for place in seen.places if place.pod is not None and place.runs]
 
 
 def _names(places: Iterable[Place]) -> str:

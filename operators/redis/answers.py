@@ -7,9 +7,11 @@ Every reader raises one of `ODD` where the answer is not of a server that is in 
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from operators.redis.slots import Slots
 
@@ -137,6 +139,8 @@ class Said:
         nodes: all that it knows, itself included.
         state_ok: whether it takes commands (cluster_state); it need not know of all slots for that.
         epoch: the highest that it has seen (cluster_current_epoch).
+        gives: SHA-256 of the password that it gives its master, in hexadecimal; empty if it gives none.
+        takes: of those that the user `default` enters with, in order; none: nobody is asked for one.
     """
 
     id: str
@@ -155,6 +159,8 @@ class Said:
     replicas: tuple[Follower, ...] = ()
     run_id: str = ""
     evicts: bool = False
+    gives: str = field(default="", repr=False)
+    takes: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def me(self) -> Node:
@@ -166,8 +172,8 @@ class Said:
         return next((node for node in self.nodes if node.id == node_id), None)
 
 
-def said(information: str, cluster: str, nodes: str) -> Said:
-    """Of the answers to INFO, CLUSTER INFO and CLUSTER NODES."""
+def said(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> Said:
+    """Of the answers to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
     return Said(
@@ -187,7 +193,20 @@ def said(information: str, cluster: str, nodes: str) -> Said:
         facts.replicas,
         facts.run_id,
         facts.evicts,
+        digest(given[1]),
+        passwords(user),
     )
+
+
+def passwords(user: Sequence[Any]) -> tuple[str, ...]:
+    """SHA-256 of each that a user enters with, of ACL GETUSER, in order; none: nobody is asked for one."""
+    found = dict(zip(user[::2], user[1::2], strict=True))
+    return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
+
+
+def digest(password: str) -> str:
+    """SHA-256 of a password in hexadecimal, as the server keeps it; empty for none."""
+    return hashlib.sha256(password.encode()).hexdigest() if password else ""
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:

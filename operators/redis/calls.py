@@ -240,10 +240,8 @@ class SetPasswords(NodeCall):
 
     digests: tuple[str, ...] = field(repr=False)
 
-    async def tell(self, server: Server, _: Said, /) -> None:
-        user = await server.ask("ACL", "GETUSER", "default")
-        found = dict(zip(user[::2], user[1::2], strict=True))
-        if set(found["passwords"]) == set(self.digests) and ("nopass" in found["flags"]) is not bool(self.digests):
+    async def tell(self, server: Server, said: Said, /) -> None:
+        if said.takes == self.digests:
             return
         wanted = [f"#{digest}" for digest in self.digests] or ["nopass"]
         await server.ask("ACL", "SETUSER", "default", "resetpass", *wanted)

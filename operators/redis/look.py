@@ -6,7 +6,13 @@ from operators.redis import answers
 from operators.redis.answers import Said
 from operators.redis.database import Refused, Server, Unreachable
 
-COMMANDS = (("INFO",), ("CLUSTER", "INFO"), ("CLUSTER", "NODES"))
+COMMANDS = (
+    ("INFO",),
+    ("CLUSTER", "INFO"),
+    ("CLUSTER", "NODES"),
+    ("CONFIG", "GET", "masterauth"),
+    ("ACL", "GETUSER", "default"),
+)
 
 
 async def look(server: Server) -> Said:

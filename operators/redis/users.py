@@ -15,12 +15,12 @@ password counts as one (empty), for a node that asks nobody takes every password
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from operators.redis.answers import digest
 from operators.redis.config import USERS_KEY, quoted
 from shared.kube import Obj
 from shared.secrets import content_of
@@ -89,7 +89,7 @@ class Passwords:
     @property
     def digests(self) -> tuple[str, ...]:
         """SHA-256 of each, in hexadecimal, as the server keeps them; none where nobody is asked."""
-        return () if "" in self.good else tuple(sorted(map(_sha256, self.good)))
+        return () if "" in self.good else tuple(sorted(map(digest, self.good)))
 
     def introduce(self, password: str, until: datetime) -> Passwords:
         """Another one is to be the current one."""
@@ -130,7 +130,7 @@ class Passwords:
         rights = " ".join(f"#{digest}" for digest in self.digests) or "nopass"
         lines = [f"user {USER} on {rights} ~* &* +@all"]
         if self.exporter:
-            lines.append(f"user {EXPORTER} on #{_sha256(self.exporter)} -@all {_MAY_READ}")
+            lines.append(f"user {EXPORTER} on #{digest(self.exporter)} -@all {_MAY_READ}")
         if self.current:
             lines.append(f"masterauth {quoted(self.current)}")
         return "".join(f"{line}\n" for line in lines)
@@ -152,7 +152,3 @@ def _other(password: str, former: tuple[Former, ...]) -> tuple[Former, ...]:
         if each.password and each.password != password and (known is None or known.until < each.until):
             found[each.password] = each
     return tuple(found.values())
-
-
-def _sha256(password: str) -> str:
-    return hashlib.sha256(password.encode()).hexdigest()

@@ -33,6 +33,10 @@ Find = Callable[[], Sequence[str]]
 """The addresses of members' pods as they are now."""
 
 
+NO_ROOM = "database space exceeded"
+"""What etcd says of a write whose value its quota has no room for."""
+
+
 class Failed(Exception):
     """A request that was not answered with success; whether it was carried out, nobody knows."""
 
@@ -172,19 +176,25 @@ class Load:
             connection.close()
 
     def fill(self, value: str, *, keys: int, at_most: int) -> int:
-        """Write large values to a few keys until etcd takes no more; returns how many it took.
+        """Write large values to a few keys until etcd has no room for more; returns how many it took.
+
+        A member that does not answer in time is asked again: a busy disk is no full one.
 
         Raises:
             AssertionError: it took them all.
+            Failed: it did not answer for long.
         """
-        connection = self._connected(itertools.count())
-        try:
-            for number in range(at_most):
-                connection.put(f"large-{number % keys}", f"{number} {value}")
-        except Failed:
-            return number
-        finally:
-            connection.close()
+        for number in range(at_most):
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    self.put(f"large-{number % keys}", f"{number} {value}")
+                    break
+                except Failed as failed:
+                    if NO_ROOM in str(failed):
+                        return number
+                    if time.monotonic() > deadline:
+                        raise
         raise AssertionError(f"{at_most} values of {len(value)} bytes were all taken")
 
     # The clients.

@@ -13,7 +13,7 @@ from typing import Any
 
 from operators.redis import access, provision, resources, secrets, template
 from operators.redis.answers import Node as Line
-from operators.redis.answers import Said
+from operators.redis.answers import Said, digest
 from operators.redis.api import RedisCluster
 from operators.redis.calls import Configure, SetPasswords
 from operators.redis.certificates import Mounted
@@ -87,7 +87,8 @@ class Node:
         about = {"name": self.name, "namespace": "default", "uid": "u", "annotations": dict(self.annotations)}
         obj = {"kind": "Pod", "metadata": about, "status": status}
         me = Line(f"{number:040x}", flags=frozenset({"myself", "master"}))
-        return Place(number, self.name, Pod.of(obj), obj, said=Said(me.id, nodes=(me,)))
+        said = Said(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
+        return Place(number, self.name, Pod.of(obj), obj, said=said)
 
 
 @dataclass

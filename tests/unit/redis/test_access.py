@@ -15,6 +15,7 @@ from operators.redis.access import MOUNTING, RENEWING, ROTATING
 from operators.redis.calls import Configure, SetPasswords
 from operators.redis.observe import Observed
 from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
+from operators.redis.users import Passwords
 from shared.plan import PASS, Patch, Progress, WriteSecret
 from tests.unit.redis.rotation import GIVEN, OVERLAP, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS
@@ -94,6 +95,21 @@ def test_the_new_one_is_not_used_before_the_last_node_has_heard_of_it() -> None:
     assert passwords.current == "one"
     step = access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert {action.at.name for action in step.actions if isinstance(action, SetPasswords)} == {"demo-2"}
+
+
+@pytest.mark.parametrize("told", [{"gives": "one"}, {"digests": Passwords("one").digests}, {"digests": ()}])
+def test_a_node_that_was_told_otherwise_since_is_told_again(told: dict[str, Any]) -> None:
+    lab = with_password()
+    lab.give("two")
+    lab.settle()
+    lab.wait(3 * OVERLAP)
+    lab.settle()
+    for name, value in told.items():  # by hand, or by a former leader whose last words came late
+        setattr(lab.nodes[1], name, value)
+    step = access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    assert step.message == "demo-1: told which passwords are good."
+    lab.settle()
+    assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
 
 
 def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:

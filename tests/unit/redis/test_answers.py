@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from operators.redis import answers
@@ -54,6 +56,9 @@ db0:keys=3,expires=1,avg_ttl=0,subexpiry=0\r
 db3:keys=4,expires=0,avg_ttl=0,subexpiry=0\r
 """
 
+GIVEN = ["masterauth", ""]
+USER = ["flags", ["on", "sanitize-payload"], "passwords", ["bb", "aa"], "commands", "+@all", "keys", "~*"]
+
 
 def test_a_node_says_who_it_is_and_what_is_on_its_way() -> None:
     me, *_ = parse_nodes(NODES)
@@ -101,12 +106,22 @@ def test_a_master_follows_nobody_and_a_replica_says_how_far_it_is() -> None:
 
 
 def test_all_of_it_is_one_look() -> None:
-    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES)
+    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
     assert (found.id, found.state_ok, found.epoch, found.keys, found.run_id) == (ONE, True, 9, 3, "0123")
     assert found.me is found.nodes[0]
     assert found.node(TWO) is found.nodes[1]
     assert found.node("nobody") is None
-    assert not said(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES).state_ok
+    assert not said(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER).state_ok
+
+
+def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
+    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, ["masterauth", "hunter2"], USER)
+    assert found.gives == hashlib.sha256(b"hunter2").hexdigest()
+    assert found.takes == ("aa", "bb")
+    assert not any(word in repr(found) for word in ("hunter2", found.gives))
+    nobody = ["flags", ["on", "nopass"], "passwords", [], "commands", "+@all"]
+    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, nobody)
+    assert (found.gives, found.takes) == ("", ())
 
 
 @pytest.mark.parametrize(
@@ -123,4 +138,4 @@ def test_all_of_it_is_one_look() -> None:
 )
 def test_what_is_of_no_node_of_a_cluster_is_odd(information: str, cluster: str, nodes: str) -> None:
     with pytest.raises(answers.ODD):
-        said(information, cluster, nodes)
+        said(information, cluster, nodes, GIVEN, USER)

@@ -46,7 +46,8 @@ class Voice:
         if self.error:
             raise self.error
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-5460\n"
-        return [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line]
+        user = ["flags", ["on", "nopass"], "passwords", []]
+        return [INFORMATION, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
 
     async def aclose(self) -> None:
         self.asked.append("closed")

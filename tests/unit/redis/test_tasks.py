@@ -64,6 +64,10 @@ class Fake:
                     f"{node_id} 10.0.0.1:6379@16379 {'myself,' * (node_id == me)}master - 0 0 1 connected {slots}\n"
                     for node_id, slots in self.owned.items()
                 )
+            case ["CONFIG", "GET", "masterauth"]:
+                return ["masterauth", ""]
+            case ["ACL", "GETUSER", "default"]:
+                return ["flags", ["on", "nopass"], "passwords", []]
             case ["FUNCTION", "LIST", "WITHCODE"]:
                 return []
             case ["CLUSTER", "MIGRATION", "STATUS", "ALL"]:
