@@ -49,7 +49,7 @@ class FakeRedis:
         islands: which side of a split network a pod is on, by its name.
         client: who writes.
         disks: nodes by the UID of the claim or pod that holds them.
-        processes: by the pods' UIDs.
+        processes: by the pods' UIDs, in order of the pods' numbers.
         done: how often what was done.
         commanded: commands that change something, in order.
         fault: what befalls such a command, see `strike`.
@@ -151,7 +151,8 @@ class FakeRedis:
         node.me.address, node.me.port = address, process.port
         if any(other.disk == asked.disk for other in self.running):
             process.said = "Sorry, the cluster configuration file nodes.conf is already used by a different node"
-        self.processes[uid] = process
+        everybody = {**self.processes, uid: process}
+        self.processes = dict(sorted(everybody.items(), key=lambda item: item[1].number))
         self.guard.began(process)
         self.settle(f"a server began in {name}")
         return process
@@ -187,7 +188,7 @@ class FakeRedis:
     @property
     def running(self) -> list[Process]:
         """In order of the numbers of their pods."""
-        return sorted((process for process in self.processes.values() if process.runs), key=lambda p: p.number)
+        return [process for process in self.processes.values() if process.runs]
 
     def at(self, address: str, port: int = PORT) -> Process | None:
         """Who answers at an address."""

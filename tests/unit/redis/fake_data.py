@@ -5,7 +5,7 @@ Source: replication.c, migrateCommand and getNodeByQuery in cluster.c of Redis 7
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -54,8 +54,7 @@ class Client:
                 self.refused += 1
 
     def _put(self, redis: FakeRedis, key: bytes) -> bool:
-        known = [process.address for process in redis.running if process.cluster == self.home]
-        for first in dict.fromkeys((self.routes.get(key, ""), *known)):
+        for first in self._addresses(redis, self.routes.get(key, "")):
             address, asking = first, False
             for _ in range(HOPS):
                 process = redis.at(address)
@@ -72,6 +71,11 @@ class Client:
                         self.routes[key] = address
                     return True
         return False
+
+    def _addresses(self, redis: FakeRedis, best: str) -> Iterator[str]:
+        """Whom it asks, in turn."""
+        yield best
+        yield from (each.address for each in redis.running if each.cluster == self.home and each.address != best)
 
 
 def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, asking: bool, read: bool = False) -> None:
