@@ -2,6 +2,8 @@
 
 What one should know of it:
 
+- Moving slots lists every key and names it again. hiredis reads and writes them, in C; redis-py's own way through it
+  awaits twice for each answer.
 - It asks in RESP2, which every server speaks, and introduces itself to none: CLIENT SETINFO is news of Redis 7.2.
 - redis-py takes the first word off some errors and makes failures of the connection of others; here each stays as the
   server wrote it.
@@ -19,12 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import hiredis
 from redis.asyncio.connection import Connection
 from redis.exceptions import ConnectionError as CutOff
 from redis.exceptions import RedisError as LibraryError
 
 from operators.redis.database import Access, Command, Connect, Denied, Endpoint, Loading, Refused, Server, Unreachable
-from operators.redis.resp import Partial, Replies, Wrong, packed, texts
 from shared import tls, tracing
 
 QUESTION = 5.0
@@ -33,6 +35,9 @@ QUESTION = 5.0
 _READ = 1 << 16
 """Bytes at a time."""
 
+_PARTIAL = object()
+"""In place of an answer of which not all has come."""
+
 _BYTES = frozenset({("DUMP",), ("FUNCTION",), ("GET",), ("CLUSTER", "GETKEYSINSLOT")})
 """What answers with keys and values, by the first word of a command, or by the first two (CONFIG GET answers texts)."""
 
@@ -40,6 +45,10 @@ _KINDS: Mapping[str, type[Refused]] = {
     **dict.fromkeys(("DENIED", "NOAUTH", "NOPERM", "WRONGPASS"), Denied),
     **dict.fromkeys(("BUSY", "LOADING", "MASTERDOWN"), Loading),
 }
+
+
+class Wrong(Exception):
+    """An error, as the server wrote it."""
 
 
 class Line:
@@ -99,16 +108,17 @@ class Line:
     async def _exchange(self, wire: _Wire, commands: Sequence[Command]) -> list[Any]:
         """The answers to commands, each within its time after the one before."""
         async with asyncio.timeout(QUESTION):
-            await wire.send_packed_command(packed(commands), check_health=False)
+            packed = b"".join(hiredis.pack_command(tuple(command)) for command in commands)  # type: ignore[arg-type]
+            await wire.send_packed_command(packed, check_health=False)
         return [self._understood(command, await wire.answer(_patience(command))) for command in commands]
 
     def _understood(self, command: Command, answer: Any) -> Any:
         if isinstance(answer, Wrong):
-            code = answer.text.partition(" ")[0]
+            code = str(answer).partition(" ")[0]
             kind = _KINDS.get(code, Refused)
-            return kind(f"{self._who} refuses {_named(command)}: {answer.text}", code)
+            return kind(f"{self._who} refuses {_named(command)}: {answer}", code)
         is_raw = command[:2] in _BYTES or command[:1] in _BYTES
-        return answer if is_raw else texts(answer)
+        return answer if is_raw else _texts(answer)
 
     async def _drop(self) -> None:
         wire, self._wire = self._wire, None
@@ -123,7 +133,7 @@ class Line:
             yield
         except TimeoutError:
             why = f" gave no answer to {what} in time: it is busy, or out of reach."
-        except ValueError:  # of resp.py
+        except ValueError:  # of hiredis
             why = f" answers {what} with what is not of Redis or Valkey."
         except (LibraryError, OSError) as error:
             why = self._cause(what, error)
@@ -150,7 +160,7 @@ class Line:
 
 
 class _Wire(Connection):
-    """redis-py's connection, which sends nothing by itself; answers are read faster, and errors left as they are."""
+    """redis-py's connection, which sends nothing by itself; its answers are read as they come."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         super().__init__(
@@ -161,26 +171,27 @@ class _Wire(Connection):
             protocol=2,
             driver_info=None,
         )
-        self._replies = Replies()
+        self._replies = hiredis.Reader(protocolError=ValueError, replyError=Wrong, notEnoughData=_PARTIAL)
         self._tls = {}
         if access.authority:
             self._tls = {"ssl": tls.trust(access.authority, access.pair), "server_hostname": endpoint.host}
 
     async def answer(self, within: float) -> Any:
-        """The next one.
+        """The next one: bytes, a number, None, a `Wrong`, or a list of such.
 
         Args:
             within: seconds without a byte.
+
+        Raises:
+            ValueError: what comes is no answer.
         """
-        while True:
-            try:
-                return self._replies.next()
-            except Partial:
-                async with asyncio.timeout(within):
-                    more = await self._reader.read(_READ) if self._reader else b""
+        while (answer := self._replies.gets()) is _PARTIAL:
+            async with asyncio.timeout(within):
+                more = await self._reader.read(_READ) if self._reader else b""
             if not more:
                 raise CutOff
             self._replies.feed(more)
+        return answer
 
     def _connection_arguments(self) -> Mapping[str, Any]:
         return {"host": self.host, "port": self.port, **self._tls}
@@ -192,6 +203,13 @@ def connect(endpoint: Endpoint, access: Access) -> Server:
 
 
 _: Connect = connect
+
+
+def _texts(value: Any) -> Any:
+    """A value with texts where it has bytes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return [_texts(each) for each in value] if isinstance(value, list) else value
 
 
 def _named(command: Command) -> str:
