@@ -47,7 +47,7 @@ _KINDS: Mapping[str, type[Refused]] = {
 }
 
 
-class Wrong(Exception):
+class _Wrong(Exception):
     """An error, as the server wrote it."""
 
 
@@ -113,7 +113,7 @@ class Line:
         return [self._understood(command, await wire.answer(_patience(command))) for command in commands]
 
     def _understood(self, command: Command, answer: Any) -> Any:
-        if isinstance(answer, Wrong):
+        if isinstance(answer, _Wrong):
             code = str(answer).partition(" ")[0]
             kind = _KINDS.get(code, Refused)
             return kind(f"{self._who} refuses {_named(command)}: {answer}", code)
@@ -171,13 +171,13 @@ class _Wire(Connection):
             protocol=2,
             driver_info=None,
         )
-        self._replies = hiredis.Reader(protocolError=ValueError, replyError=Wrong, notEnoughData=_PARTIAL)
+        self._replies = hiredis.Reader(protocolError=ValueError, replyError=_Wrong, notEnoughData=_PARTIAL)
         self._tls = {}
         if access.authority:
             self._tls = {"ssl": tls.trust(access.authority, access.pair), "server_hostname": endpoint.host}
 
     async def answer(self, within: float) -> Any:
-        """The next one: bytes, a number, None, a `Wrong`, or a list of such.
+        """The next one: bytes, a number, None, a `_Wrong`, or a list of such.
 
         Args:
             within: seconds without a byte.
