@@ -49,7 +49,7 @@ def test_a_full_database_of_etcd_is_told_before_and_after(kubectl: Kubectl, watc
     cluster.await_ready(1)
     who = {"kind": "EtcdCluster", "namespace": kubectl.namespace, "name": cluster.name}
     with cluster.load(clients=1) as load:
-        load.fill("x" * 700_000, keys=200, at_most=200)  # keys of their own: compaction gives nothing back
+        load.fill("x" * 100_000, keys=400, at_most=400)  # small, and keys of their own: no relief makes room
     watch.await_alert("EtcdDatabaseNearQuota", who)
     assert watch.await_alert("EtcdOutOfSpace", who)["labels"]["severity"] == "critical"
     cluster.await_reason("QuotaExceeded", seconds=120)
