@@ -76,13 +76,14 @@ class Path:
     halted: bool = False
 
     async def move(self, slots: Slots) -> None:
-        """Move slots that the source owns, until time is up; those that are open come first.
+        """Move slots that the source owns and the target does not, until time is up; those that are open come first.
 
         Raises:
             SlotStuck: some could not be moved on; the others have been.
             RedisError: an end does not answer.
         """
-        slots = slots & self.source.said.me.slots
+        # The target's own have arrived: who was to tell the source stopped, and it hears of it as all others do.
+        slots = (slots & self.source.said.me.slots) - self.target.said.me.slots
         begun = slots & Slots.of(*self.source.said.me.migrating, *self.target.said.me.importing)
         rest = iter([*begun, *await self._free(slots - begun)])
         while not self._late and not self.halted and (batch := list(islice(rest, BATCH))):
