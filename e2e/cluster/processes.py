@@ -134,9 +134,13 @@ def _wait_gone(processes: list[Process], seconds: float) -> list[Process]:
 
 
 def _start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which the process began, or None when it is gone or a zombie."""
+    """Clock ticks after boot at which the process began, or None when it is gone or a zombie.
+
+    While a thread of it still ends (num_threads, field 20), a killed process keeps its files and ports, whatever
+    state the first thread is in.
+    """
     fields = _stat(pid)
-    return None if not fields or fields[0] in "ZX" else int(fields[19])
+    return None if not fields or (fields[0] in "ZX" and int(fields[17]) <= 1) else int(fields[19])
 
 
 def _stat(pid: int) -> list[str]:
