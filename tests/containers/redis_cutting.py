@@ -14,12 +14,29 @@ class Scissors:
 
     Attributes:
         left: how many; negative for all.
-        sent: how many have been.
+        sent: all that have been.
     """
 
-    def __init__(self, left: int = -1) -> None:
+    def __init__(self, left: int = -1, of: str = "") -> None:
+        """
+        Args:
+            left: after how many commands nothing gets through any more; negative for never.
+            of: the name of the commands that count; empty for all.
+        """
         self.left = left
         self.sent: list[Command] = []
+        self._of = of
+
+    def let(self, commands: Sequence[Command]) -> list[Command]:
+        """Those of some commands that get through; the first that does not is the end of all."""
+        through: list[Command] = []
+        for command in commands:
+            if not self.left:
+                break
+            through.append(command)
+            self.left -= self._of in ("", command[0])
+        self.sent += through
+        return through
 
     def connect(self, endpoint: Endpoint, access: Access) -> Server:
         return _Cut(self, connect(endpoint, access))
@@ -39,9 +56,7 @@ class _Cut:
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:
         if commands == (("PING",),):  # only looks how the node fares
             return ["PONG"]
-        through = list(commands)[: self._scissors.left] if self._scissors.left >= 0 else list(commands)
-        self._scissors.left -= len(through) if self._scissors.left >= 0 else 0
-        self._scissors.sent += through
+        through = self._scissors.let(commands)
         answers = await self._server.pipe(through)
         if len(through) < len(commands):
             raise Unreachable("cut")

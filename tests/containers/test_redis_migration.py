@@ -20,9 +20,6 @@ from tests.containers.redis_moving import close_arrived, fill, forget, move, req
 from tests.containers.test_redis_connection import tls
 from tests.tls import Authority
 
-AMID = 20
-"""Commands after which some keys of a first slot have moved, and some have not."""
-
 
 async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, engine: tuple[str, str]) -> None:
     with redis.cluster(engine) as cluster:
@@ -263,7 +260,7 @@ async def test_a_replica_that_takes_the_sources_place_gives_the_slots_away(redis
         slots = Slots.of(0, 1, 2)
         wrote = await fill(cluster, slots)
         with pytest.raises(Unreachable):
-            await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(AMID))
+            await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
         await cluster.until(lambda said: said[heir.id].keys == said[one.id].keys < len(wrote))
         one.end()
         await cluster.until(lambda said: said[heir.id].me.is_master and said[heir.id].state_ok)
@@ -282,7 +279,7 @@ async def test_a_replica_that_takes_the_targets_place_is_given_the_rest(redis: R
         slots = Slots.of(0, 1, 2)
         wrote = await fill(cluster, slots)
         with pytest.raises(Unreachable):
-            await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(AMID))
+            await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
         await cluster.until(lambda said: said[heir.id].keys == said[two.id].keys > 0)
         two.end()
         await cluster.until(lambda said: said[heir.id].me.is_master and said[heir.id].state_ok)
