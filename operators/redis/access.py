@@ -18,7 +18,7 @@ from operators.redis.observe import Observed, Place
 from operators.redis.provision import users_secret
 from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.settings import Settings
-from operators.redis.telling import has_heard, heard_by_all, noted, told
+from operators.redis.telling import has_heard, heard_by_all, noted, running, told
 from operators.redis.users import Passwords
 from shared.kube import annotation
 from shared.ownership import NotOurs, require_ours
@@ -58,7 +58,7 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
     passwords, mark = secrets.passwords, secrets.users_mark
     if passwords is None:
         return PASS
-    deaf = [place for place in _running(seen) if not _keeps(place, passwords, mark)]
+    deaf = [place for place in running(seen) if not _keeps(place, passwords, mark)]
     if actions := [action for place in deaf if place.said for action in _tell_users(resource, seen, place, passwords)]:
         return Step.wait(ROTATING, f"{_names(deaf)}: told which passwords are good.", *actions)
     heard = not deaf and heard_by_all(seen, USERS_MARK, mark)
@@ -124,7 +124,7 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     if mounted is None:
         return PASS
     mark, actions = mounted.mark, list[Action]()
-    deaf = [place for place in _running(seen) if not has_heard(place, CERTIFICATE_MARK, mark)]
+    deaf = [place for place in running(seen) if not has_heard(place, CERTIFICATE_MARK, mark)]
     for place in deaf:
         since = _brought_since(place, mark)
         if since is None:
@@ -147,11 +147,6 @@ def _brought_since(place: Place, mark: str) -> datetime | None:
         return datetime.fromisoformat(since) if before == mark else None
     except ValueError:
         return None
-
-
-def _running(seen: Observed) -> list[Place]:
-    """Whose server runs, whether it answers or not."""
-    return [place for place in seen.places if place.pod is not None and place.runs]
 
 
 def _names(places: Iterable[Place]) -> str:

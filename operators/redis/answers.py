@@ -194,19 +194,18 @@ def said(information: str, cluster: str, nodes: str, given: Sequence[str], user:
         facts.run_id,
         facts.evicts,
         digest(given[1]),
-        passwords(user),
+        _passwords(user),
     )
-
-
-def passwords(user: Sequence[Any]) -> tuple[str, ...]:
-    """SHA-256 of each that a user enters with, of ACL GETUSER, in order; none: nobody is asked for one."""
-    found = dict(zip(user[::2], user[1::2], strict=True))
-    return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
 
 
 def digest(password: str) -> str:
     """SHA-256 of a password in hexadecimal, as the server keeps it; empty for none."""
     return hashlib.sha256(password.encode()).hexdigest() if password else ""
+
+
+def mapping(answer: Sequence[Any]) -> dict[str, Any]:
+    """Of a map, which RESP2 writes as names and values in turn."""
+    return dict(zip(answer[::2], answer[1::2], strict=True))
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
@@ -239,6 +238,12 @@ def fields(text: str) -> dict[str, str]:
     """Of INFO and CLUSTER INFO: `name:value` a line."""
     parted = (line.strip().partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {name: value for name, colon, value in parted if colon}
+
+
+def _passwords(user: Sequence[Any]) -> tuple[str, ...]:
+    """SHA-256 of each that a user enters with, of ACL GETUSER, in order; none: nobody is asked for one."""
+    found = mapping(user)
+    return () if "nopass" in found["flags"] else tuple(sorted(found["passwords"]))
 
 
 def _node(words: list[str]) -> Node:

@@ -25,11 +25,15 @@ def has_heard(place: Place, name: str, mark: str) -> bool:
     return annotation(place.pod_obj, name) == told(place, mark)
 
 
+def running(seen: Observed) -> list[Place]:
+    """Whose server runs, whether it answers or not."""
+    return [place for place in seen.places if place.pod is not None and place.runs]
+
+
 def heard_by_all(seen: Observed, name: str, mark: str) -> bool:
     """Whether every server that runs has heard of it, and those to come will read it."""
-    running = [place for place in seen.places if place.pod is not None and place.runs]
     made = (seen.stateful_set or {"spec": {"template": {}}})["spec"]["template"]
-    return annotation(made, name) == mark and all(has_heard(place, name, mark) for place in running)
+    return annotation(made, name) == mark and all(has_heard(place, name, mark) for place in running(seen))
 
 
 def noted(place: Place, name: str, value: str) -> Patch:

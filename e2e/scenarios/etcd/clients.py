@@ -29,12 +29,11 @@ PAUSE = 0.02
 REGISTERS = 5
 """Keys that clients write again and again; every other write is of a key of its own."""
 
-Find = Callable[[], Sequence[str]]
-"""The addresses of members' pods as they are now."""
-
-
 NO_ROOM = "database space exceeded"
 """What etcd says of a write whose value its quota has no room for."""
+
+Find = Callable[[], Sequence[str]]
+"""The addresses of members' pods as they are now."""
 
 
 class Failed(Exception):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from operators.redis.answers import mapping
 from operators.redis.database import Command, Refused
 from operators.redis.migration.ends import End
 
@@ -52,7 +53,7 @@ async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in names:
         answer = await end.server.ask("CONFIG", "GET", name)
-        found |= {name: int(value) for name, value in zip(answer[::2], answer[1::2], strict=True)}
+        found |= {name: int(value) for name, value in mapping(answer).items()}
     return found
 
 

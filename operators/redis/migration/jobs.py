@@ -8,9 +8,9 @@ where the operator stops they go on, and it finds them again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from operators.redis.database import SlotStuck
 from operators.redis.look import look
@@ -135,8 +135,3 @@ def _stuck(job: Job, ways: Sequence[Way]) -> SlotStuck:
         f"({job.state}): {job.message.strip().rstrip('.') or 'the server says no more'}. Their logs may tell more.",
         "ERR",
     )
-
-
-def pairs(answer: Iterable[Any]) -> list[Mapping[str, Any]]:
-    """Of maps in RESP2: names and values in turn."""
-    return [dict(zip(each[::2], each[1::2], strict=True)) for each in answer]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from operators.redis.answers import mapping
 from operators.redis.migration.ends import End
-from operators.redis.migration.jobs import Job, Way, pairs
+from operators.redis.migration.jobs import Job, Way
 from operators.redis.slots import Slots
 
 
@@ -34,7 +35,7 @@ class Destination:
                 each["state"] in ("completed", "canceled"),
                 int(each["retries"]),
             )
-            for each in pairs(answer)
+            for each in map(mapping, answer)
             if each["operation"] == "import"
         ]
 

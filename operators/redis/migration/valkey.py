@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from operators.redis.answers import mapping
 from operators.redis.database import Refused
 from operators.redis.migration.ends import End
-from operators.redis.migration.jobs import Job, Way, pairs
+from operators.redis.migration.jobs import Job, Way
 from operators.redis.slots import Slots
 
 _ENDED = frozenset({"success", "failed", "cancelled"})
@@ -35,7 +36,7 @@ class Source:
                 each["message"] or "",
                 each["state"] in _ENDED,
             )
-            for each in pairs(answer)
+            for each in map(mapping, answer)
             if each["operation"] == "EXPORT"
         ]
 

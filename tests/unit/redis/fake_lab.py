@@ -5,7 +5,9 @@ from __future__ import annotations
 from operators.redis.database import Access, Endpoint, Server
 from shared.testing.harness import NOW
 from shared.testing.scenario import Clock
+from tests.redis_stories import Teller, form
 from tests.unit.redis.fake import FakeRedis
+from tests.unit.redis.fake_data import KEYS
 from tests.unit.redis.fake_flags import Command
 from tests.unit.redis.fake_process import Process
 
@@ -63,3 +65,34 @@ class FakeLab:
 
     def server(self, name: str) -> Server:
         return self._connect(Endpoint(name, self._addresses[name], name), Access())
+
+
+class Watched(FakeLab):
+    """A cluster of three masters and three replicas over which the guard watches, while a client writes."""
+
+    tell: Teller
+
+    @classmethod
+    async def begin(cls, replicas: str = "def") -> Watched:
+        lab = cls()
+        lab.tell = await form(lab, replicas)
+        redis = lab.redis
+        redis.guard.asleep = redis.client.idle = False
+        redis.guard.formed.add("story")
+        redis.settle("it begins")
+        assert redis.client.acknowledged.keys() == {*KEYS}
+        return lab
+
+    async def cluster(self, name: str, *words: str | int) -> object:
+        return await self.server(name).ask("CLUSTER", *words)
+
+    def id(self, name: str) -> str:
+        return self.tell.ids[name]
+
+    async def opened(self, slot: int) -> tuple[str, str]:
+        """Let a slot be on its way; from its owner, and to another master."""
+        source = next(name for name in "abc" if self.process(name).node.me.slots >> slot & 1)
+        target = next(name for name in "abc" if name != source)
+        await self.cluster(target, "SETSLOT", slot, "IMPORTING", self.id(source))
+        await self.cluster(source, "SETSLOT", slot, "MIGRATING", self.id(target))
+        return source, target

@@ -9,9 +9,9 @@ import pytest
 
 from operators.redis.database import Access, Denied, Endpoint, Refused, Unreachable
 from shared.testing.scenario import Unsafe
-from tests.redis_stories import ELECTED, FOO, SEEN, STORIES, Teller, form
+from tests.redis_stories import ELECTED, FOO, SEEN, STORIES
 from tests.unit.redis.fake_data import KEYS
-from tests.unit.redis.fake_lab import FakeLab
+from tests.unit.redis.fake_lab import FakeLab, Watched
 from tests.unit.redis.fake_node import slot_of
 from tests.unit.redis.fake_process import digest
 
@@ -27,29 +27,6 @@ async def test_a_story_goes_as_it_went_with_a_real_redis(name: str) -> None:
 
 def test_every_recorded_story_is_told() -> None:
     assert RECORDED.keys() == STORIES.keys()
-
-
-class Watched(FakeLab):
-    """A cluster of three masters and three replicas over which the guard watches, while a client writes."""
-
-    tell: Teller
-
-    @classmethod
-    async def begin(cls, replicas: str = "def") -> Watched:
-        lab = cls()
-        lab.tell = await form(lab, replicas)
-        redis = lab.redis
-        redis.guard.asleep = redis.client.idle = False
-        redis.guard.formed.add("story")
-        redis.settle("it begins")
-        assert redis.client.acknowledged.keys() == {*KEYS}
-        return lab
-
-    async def cluster(self, name: str, *words: str | int) -> object:
-        return await self.server(name).ask("CLUSTER", *words)
-
-    def id(self, name: str) -> str:
-        return self.tell.ids[name]
 
 
 @pytest.fixture
@@ -81,10 +58,7 @@ async def test_a_replica_that_lags_does_not_take_over_and_the_master_serves_agai
 
 async def test_keys_that_move_are_never_lost_and_those_left_behind_are_a_violation(lab: Watched) -> None:
     slot = slot_of(KEYS[-1])
-    source = next(name for name in "abc" if lab.process(name).node.me.slots >> slot & 1)
-    target = next(name for name in "abc" if name != source)
-    await lab.cluster(target, "SETSLOT", slot, "IMPORTING", lab.id(source))
-    await lab.cluster(source, "SETSLOT", slot, "MIGRATING", lab.id(target))
+    source, target = await lab.opened(slot)
     await lab.server(source).ask("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *KEYS[-2:])
     await lab.wait(SEEN)
     assert not lab.redis.violations

@@ -8,18 +8,15 @@ from operators.redis.moves import Move
 from operators.redis.slots import Slots
 from tests.redis_stories import SEEN
 from tests.unit.redis.fake_data import KEYS
+from tests.unit.redis.fake_lab import Watched
 from tests.unit.redis.fake_node import slot_of
-from tests.unit.redis.test_fake import Watched
 
 
 async def test_slots_that_the_target_owns_by_its_own_word_have_arrived_though_the_source_has_not_heard() -> None:
     lab = await Watched.begin()
     slot = slot_of(KEYS[-1])
-    source = next(name for name in "abc" if lab.process(name).node.me.slots >> slot & 1)
-    target = next(name for name in "abc" if name != source)
     there = [key for key in KEYS if slot_of(key) == slot]
-    await lab.cluster(target, "SETSLOT", slot, "IMPORTING", lab.id(source))
-    await lab.cluster(source, "SETSLOT", slot, "MIGRATING", lab.id(target))
+    source, target = await lab.opened(slot)
     await lab.server(source).ask("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *there)
     await lab.cluster(target, "SETSLOT", slot, "NODE", lab.id(target))  # and here it was stopped
     assert lab.process(source).node.me.slots >> slot & 1
