@@ -299,8 +299,11 @@ async def test_a_target_that_hangs_does_not_cost_the_source_its_place(redis: Red
         one, two, _, heir = cluster.nodes[:4]
         slots = Slots.of(range(300))
         wrote = await fill(cluster, slots)
-        moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)]))
-        await cluster.until(lambda said: bool(said[one.id].me.migrating))
+        watched = Scissors()
+        moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)], scissors=watched))
+        while "MIGRATE" not in (command[0] for command in watched.sent):
+            assert not moving.done()
+            await asyncio.sleep(0)  # looking at the cluster would take longer than the rest of the migration
         two.signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(4)
