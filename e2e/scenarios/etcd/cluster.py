@@ -59,6 +59,10 @@ class EtcdCluster(Resource):
         """Its members as its status lists them, by name."""
         return {member["name"]: member for member in self.status.get("members", ())}
 
+    def misses(self, name: str) -> bool:
+        """Whether its status says that a member does not answer, or is none any more."""
+        return not self.members.get(name, {"healthy": False})["healthy"]
+
     @property
     def leader(self) -> str:
         """The name of the member that leads."""

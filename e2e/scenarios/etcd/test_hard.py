@@ -93,7 +93,7 @@ def test_03_04_a_member_whose_volume_is_lost_comes_back_as_another(kubectl: Kube
     with cluster.load() as load:
         time.sleep(2)
         cluster.lose(lost)
-        until("it is missed", lambda: not cluster.members[lost]["healthy"], seconds=30)
+        until("it is missed", lambda: cluster.misses(lost), seconds=30)
         after = cluster.await_ready(3)["status"]
     ids = [{member["name"]: member["id"] for member in status["members"]} for status in (before, after)]
     assert ids[0].pop(lost) != ids[1].pop(lost), "the one that forgot is another member now"
@@ -109,7 +109,7 @@ def test_05_with_a_member_down_only_that_one_may_go(kubectl: Kubectl, down: str,
     cluster.await_ready(3)
     with cluster.load() as load:
         with cluster.down(down):
-            until("it is missed", lambda: not cluster.members[down]["healthy"], seconds=60)
+            until("it is missed", lambda: cluster.misses(down), seconds=60)
             cluster.change(size=2)
             if held:
                 message = cluster.await_reason("ScaleDownHeld")
@@ -128,7 +128,7 @@ def test_06_an_upgrade_begins_with_the_broken_member_and_keeps_the_quorum(kubect
     cluster.await_ready(3)
     with cluster.load() as load:
         with cluster.down("demo-1"):
-            until("it is missed", lambda: not cluster.members["demo-1"]["healthy"], seconds=60)
+            until("it is missed", lambda: cluster.misses("demo-1"), seconds=60)
             before = {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()}
             cluster.change(version=NEWEST_36)
             message = cluster.await_reason("UpgradeHeld", "RollHeld", "Degraded", "Updating")
