@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from operators.redis.connection import connect
 from operators.redis.database import Access, Command, Endpoint, Refused, Server, Unreachable
 
 
+@dataclass
 class Scissors:
     """Makes connections; all of them together let so many commands through.
 
     Attributes:
-        left: how many; negative for all.
+        left: after how many commands nothing gets through any more; negative for never.
+        of: the name of the commands that count; empty for all.
         sent: all that have been.
     """
 
-    def __init__(self, left: int = -1, of: str = "") -> None:
-        """
-        Args:
-            left: after how many commands nothing gets through any more; negative for never.
-            of: the name of the commands that count; empty for all.
-        """
-        self.left = left
-        self.sent: list[Command] = []
-        self._of = of
+    left: int = -1
+    of: str = ""
+    sent: list[Command] = field(default_factory=list)
 
     def let(self, commands: Sequence[Command]) -> list[Command]:
         """Those of some commands that get through; the first that does not is the end of all."""
@@ -34,7 +31,7 @@ class Scissors:
             if not self.left:
                 break
             through.append(command)
-            self.left -= self._of in ("", command[0])
+            self.left -= self.of in ("", command[0])
         self.sent += through
         return through
 

@@ -21,6 +21,7 @@ from e2e.cluster import debian, processes, redis_programs
 from e2e.cluster.network import free_ports
 from e2e.cluster.redis_servers import Cluster, Node, Redis, free_port
 from operators.redis import config, resources, users
+from operators.redis.answers import mapping
 from operators.redis.api import RedisCluster
 from operators.redis.calls import Configure, SetPasswords, execute
 from operators.redis.certificates import Mounted, following
@@ -106,7 +107,7 @@ class Pod:
         async with self.node.asked(access) as server:
             found = await server.ask("CONFIG", "GET", "*")
             found += await server.ask("CONFIG", "GET", "masterauth")  # it is not among all
-        return dict(zip(found[::2], found[1::2], strict=True))
+        return mapping(found)
 
 
 EVERYTHING: Mapping[str, str] = {

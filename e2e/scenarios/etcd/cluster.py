@@ -61,7 +61,7 @@ class EtcdCluster(Resource):
 
     def misses(self, name: str) -> bool:
         """Whether its status says that a member does not answer, or is none any more."""
-        return not self.members.get(name, {"healthy": False})["healthy"]
+        return not self.members.get(name, {}).get("healthy")
 
     @property
     def leader(self) -> str:

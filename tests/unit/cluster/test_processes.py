@@ -27,8 +27,9 @@ def test_a_process_whose_first_thread_has_ended_still_has_its_ports(tmp_path: Pa
         "ctypes.CDLL(None).pthread_exit(None)\n"
     )
     process = processes.start("threads", [sys.executable, "-c", port], log=tmp_path / "log")
+    state = Path(f"/proc/{process.pid}/status")
     try:
-        processes.wait_until(lambda: _state(process) == "Z", "the first thread's end", timeout=20)
+        processes.wait_until(lambda: "State:\tZ" in state.read_text(), "the first thread's end", timeout=20)
         assert process.alive
         socket.create_connection(("127.0.0.1", int(process.log.read_text())), 1).close()
     finally:
@@ -52,7 +53,3 @@ def test_waiting_ends_with_the_last_words_of_what_died(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="broken ended while waiting for its port") as caught:
         processes.wait_until(lambda: False, "its port", needs=[process], timeout=10)
     assert "no such flag" in caught.value.what
-
-
-def _state(process: processes.Process) -> str:
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
