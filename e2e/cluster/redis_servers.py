@@ -193,11 +193,11 @@ class Cluster:
         }
 
     async def settled(self) -> dict[str, Said]:
-        """Wait until all that live know each other, and all of them each slot's owner."""
+        """Wait until all that live know each other, each slot's owner, and whom each replica follows."""
 
         def agreed(said: dict[str, Said]) -> bool:
             views = {
-                tuple(sorted((node.id, str(node.slots)) for node in each.nodes if not node.failing))
+                tuple(sorted((node.id, str(node.slots), node.master) for node in each.nodes if not node.failing))
                 for each in said.values()
             }
             known = all({node.id for node in each.nodes} >= set(said) for each in said.values())
