@@ -108,11 +108,13 @@ class Run:
     @property
     def outcome(self) -> Outcome:
         done: Counter[Done] = Counter()
+        deleted: set[str] = set()
         for asked in self.wrote:
             *_, plural, name = asked.path.split("/")
             if asked.status == 201:
                 done[Done("created", Named(plural, name), own=True)] += 1
-            elif asked.method == "DELETE" and asked.status == 200:
+            elif asked.method == "DELETE" and asked.status == 200 and asked.uid not in deleted:
+                deleted.add(asked.uid)  # who got no answer asks again, perhaps before it is gone
                 done[Done("deleted", Named(plural, name), own=True)] += 1
         state = self.database.state() if self.database is not None else None
         return Outcome(tuple(self.world.server.objects()), done, state)

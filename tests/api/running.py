@@ -32,12 +32,14 @@ class Asked(NamedTuple):
 
     Attributes:
         status: HTTP status; 0 if the request never got there.
+        uid: of the object that the answer is about, which a DELETE names whether it is gone or on its way out.
     """
 
     method: str
     path: str
     status: int
     query: Mapping[str, str]
+    uid: str
 
 
 class Wire:
@@ -45,14 +47,18 @@ class Wire:
 
     Attributes:
         asked: every request, in order.
+        cut: whether a fault has ended who asks: nothing gets out any more, though its process takes a while to be gone.
     """
 
     def __init__(self) -> None:
+        self.cut = False
         self.faults = Faults()
         self.asked: list[Asked] = []
         self.transport: Transport | None = None
 
     async def request(self, request: Request) -> Response:
+        if self.cut:
+            raise Crash(f"after the end: {request}", request)
         fault = self.faults.next(request)
         answer = None
         if fault is None or fault.landed:
@@ -60,16 +66,20 @@ class Wire:
             try:
                 answer = await self.transport.request(request)
             except Unavailable:
-                self._write_down(request, 0)
+                self._write_down(request, None)
                 raise
-        self._write_down(request, answer.status if answer else 0)
+        self._write_down(request, answer)
         if fault is not None:
+            self.cut = self.cut or fault.crash
             return strike(fault, request)
         assert answer is not None
         return answer
 
-    def _write_down(self, request: Request, status: int) -> None:
-        self.asked.append(Asked(request.method, request.path, status, request.query))
+    def _write_down(self, request: Request, answer: Response | None) -> None:
+        body = (answer.body if answer else None) or {}
+        about = (body.get("metadata") or {}) | (body.get("details") or {})  # of an object, or of a Status
+        status = answer.status if answer else 0
+        self.asked.append(Asked(request.method, request.path, status, request.query, about.get("uid", "")))
 
     @property
     def writes(self) -> list[Asked]:
@@ -128,12 +138,13 @@ class Operator:
         return served.kinds
 
     def start(self) -> None:
-        """Start, and wait until its cache is filled."""
+        """Start, and wait until its cache is filled, or a fault has ended it."""
+        self.wire.cut = False
         self._begun.clear()
         self._thread = threading.Thread(target=self._run, name="operator")
         self._thread.start()
         deadline = time.monotonic() + 20
-        while not self._answers_ready():
+        while not self.crashed and not self._answers_ready():
             if self._error:
                 raise self._error
             assert time.monotonic() < deadline, "the operator did not become ready"
@@ -151,17 +162,18 @@ class Operator:
             self._join(thread)
         except Crash:
             self._error = None
+        self.wire.cut = False
 
     @property
     def crashed(self) -> bool:
-        """Whether a fault has ended it."""
-        return isinstance(self._error, Crash)
+        """Whether a fault has ended it, or is about to."""
+        return self.wire.cut
 
     def revive(self) -> None:
         """Start it again after a crash."""
         assert self.crashed
-        assert self._thread is not None
-        self._thread.join(15)
+        with suppress(Crash):
+            self.ended()
         self._error = None
         self.start()
 
