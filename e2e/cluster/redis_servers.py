@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -246,6 +246,17 @@ class Cluster:
 
     def end(self) -> None:
         processes.stop([node.process for node in self.nodes if node.process is not None])
+
+
+def all_know(said: Mapping[str, Said], node: str, master: str = "") -> bool:
+    """Whether all know whom a node follows; nobody if it is a master.
+
+    Until they do, a master lets no replica take over, and no slot is opened to or from a new master.
+    """
+    return all(
+        any(known.id == node and known.master == master for known in each.nodes if known.linked)
+        for each in said.values()
+    )
 
 
 class Redis:

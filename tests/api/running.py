@@ -139,7 +139,7 @@ class Operator:
 
     def start(self) -> None:
         """Start, and wait until its cache is filled, or a fault has ended it."""
-        self.wire.cut = False
+        self.wire.cut, self._error = False, None
         self._begun.clear()
         self._thread = threading.Thread(target=self._run, name="operator")
         self._thread.start()
@@ -158,23 +158,19 @@ class Operator:
         if self._begun.wait(5) and not self._loop.is_closed():
             with suppress(RuntimeError):  # it closed meanwhile
                 self._loop.call_soon_threadsafe(self._task.cancel)
-        try:
+        with suppress(Crash):
             self._join(thread)
-        except Crash:
-            self._error = None
-        self.wire.cut = False
 
     @property
     def crashed(self) -> bool:
-        """Whether a fault has ended it, or is about to."""
-        return self.wire.cut
+        """Whether a fault has ended it, or is about to, and nobody has stopped or revived it since."""
+        return self.wire.cut and self._thread is not None
 
     def revive(self) -> None:
         """Start it again after a crash."""
         assert self.crashed
         with suppress(Crash):
             self.ended()
-        self._error = None
         self.start()
 
     def ended(self) -> None:

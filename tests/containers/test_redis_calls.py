@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from e2e.cluster.redis_servers import OPEN, Redis, key_in
-from operators.redis.answers import Said
+from e2e.cluster.redis_servers import OPEN, Redis, all_know, key_in
 from operators.redis.asking import RedisCall
 from operators.redis.calls import (
     AddSlots,
@@ -33,14 +31,6 @@ async def twice(call: RedisCall) -> None:
     """Carry it out as one that is repeated, for nobody knows whether it came about."""
     await execute(connect, call)
     await execute(connect, call)
-
-
-def all_know(said: Mapping[str, Said], replica: str, master: str) -> bool:
-    """Whether all know whom a replica follows: a master lets nobody take over whom it does not know as its replica."""
-    return all(
-        any(node.id == replica and node.master == master for node in each.nodes if node.linked)
-        for each in said.values()
-    )
 
 
 async def test_a_cluster_is_formed_and_changed_step_by_step(redis: Redis, engine: tuple[str, str]) -> None:

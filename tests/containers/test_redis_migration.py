@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from e2e.cluster.redis_servers import OLDEST, Client, Redis, key_in
-from operators.redis.answers import Said
+from e2e.cluster.redis_servers import OLDEST, Client, Redis, all_know, key_in
 from operators.redis.database import Access, RedisError, SlotStuck, TargetFull, Unreachable
 from operators.redis.migration import big
 from operators.redis.moves import Move, balanced
@@ -255,11 +253,6 @@ async def test_an_end_that_is_killed_amid_is_waited_for_and_loses_nothing(
         await require_whole(cluster, wrote)
 
 
-def all_take_for_master(said: Mapping[str, Said], node_id: str) -> bool:
-    """Whether all know of a failover: until they do, no slot is opened to or from the new master."""
-    return all((node := each.node(node_id)) is not None and node.is_master for each in said.values())
-
-
 async def test_a_replica_that_takes_the_sources_place_gives_the_slots_away(redis: Redis) -> None:
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(3, 1)
@@ -270,7 +263,7 @@ async def test_a_replica_that_takes_the_sources_place_gives_the_slots_away(redis
             await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
         await cluster.until(lambda said: said[heir.id].keys == said[one.id].keys < len(wrote))
         one.end()
-        await cluster.until(lambda said: all_take_for_master(said, heir.id) and said[heir.id].state_ok)
+        await cluster.until(lambda said: all_know(said, heir.id) and said[heir.id].state_ok)
         await move(cluster, [Move(heir.id, two.id, slots)])  # though the target takes the cluster to be down
         one.start()
         await cluster.until(lambda said: said[one.id].me.is_replica or not said[one.id].keys)
