@@ -25,7 +25,7 @@ from aiohttp import web
 
 from shared import metrics
 from shared.endpoints import Handler
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.spec import Admission
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shared import metrics
-from shared.kube import Kind, Obj, resource_version
+from shared.kubernetes.client import Kind, Obj, resource_version
 from shared.queue import Key
 
 GRAVES = 10_000

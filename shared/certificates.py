@@ -33,7 +33,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from shared import metrics, pem, rotation
-from shared.kube import Conflict, Kind, Kube, KubeError, Obj
+from shared.kubernetes.client import Conflict, Kind, Kube, KubeError, Obj
 from shared.options import Options
 from shared.pem import Pair
 from shared.rotation import Held, Made, Order, Step

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shared import logs, status
-from shared.connection import HttpTransport, load_configuration
-from shared.kube import AlreadyExists, Kind, Kube, KubeError, NotFound, Obj, Unavailable
+from shared.kubernetes.client import AlreadyExists, Kind, Kube, KubeError, NotFound, Obj, Unavailable
+from shared.kubernetes.transport import HttpTransport, load_configuration
 
 log = logging.getLogger(__name__)
 

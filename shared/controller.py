@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
-from shared import fields, ownership
 from shared.cache import Cache
 from shared.certificates import make
-from shared.kube import Kind, Kube, Obj
+from shared.kubernetes import managed_fields, ownership
+from shared.kubernetes.client import Kind, Kube, Obj
 from shared.plan import Call, Plan
 from shared.queue import Key
 from shared.rotation import Made, Order
@@ -78,4 +78,4 @@ class Controller(Generic[Resource, Observed]):
         return ownership.key_of(self.kind, self.operator, kind, obj, application=self.application)
 
     def _trim(self, obj: Obj) -> Obj:
-        return fields.trim(obj, self.operator)
+        return managed_fields.trim(obj, self.operator)

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from shared.kube import CRD, Kind, Obj
+from shared.kubernetes.client import CRD, Kind, Obj
 from shared.spec import Rule
 
 HEADER = "# Generated from the operator's api.py by `make manifests`. Do not edit.\n"

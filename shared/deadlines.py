@@ -9,7 +9,7 @@ import dataclasses
 from datetime import datetime, timedelta
 
 from shared import status
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Progress, Verdict
 
 

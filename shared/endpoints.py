@@ -18,7 +18,7 @@ import prometheus_client
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from shared.kube import Kind, Kube, KubeError, Obj, Unavailable
+from shared.kubernetes.client import Kind, Kube, KubeError, Obj, Unavailable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str | None]

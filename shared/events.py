@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from shared import metrics
-from shared.kube import EVENT, AlreadyExists, Kube, KubeError, NotFound, Obj, now_rfc3339
+from shared.kubernetes.client import EVENT, AlreadyExists, Kube, KubeError, NotFound, Obj, now_rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,13 @@ import secrets as random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared import fields, kube, ownership, secrets, tracing
+from shared import tracing
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
 from shared.events import Event, Recorder
-from shared.kube import SECRET, Kind, Kube, Obj
+from shared.kubernetes import client, managed_fields, ownership, secrets
+from shared.kubernetes.client import SECRET, Kind, Kube, Obj
 from shared.plan import Action, Apply, Call, Delete, Patch, WriteSecret
 from shared.queue import Key
 from shared.rotation import Order
@@ -105,12 +106,12 @@ class Executor:
         kind, metadata = self._controller.kind, resource["metadata"]
         try:
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-        except kube.NotFound:
+        except client.NotFound:
             self._cache.drop(kind, resource)
-            raise kube.Conflict(f"{kind} {metadata['name']} is gone") from None
+            raise client.Conflict(f"{kind} {metadata['name']} is gone") from None
         if _told(live) != _told(resource):
             self._cache.put(kind, live)  # so that the next look, which follows at once, is not at the old one
-            raise kube.Conflict(f"{kind} {metadata['name']} is newer than what was planned on")
+            raise client.Conflict(f"{kind} {metadata['name']} is newer than what was planned on")
 
     async def _apply(self, resource: Obj, action: Apply) -> bool:
         kind, desired = action.kind, action.obj
@@ -128,8 +129,8 @@ class Executor:
         else:
             ownership.require_ours(desired, observed, resource["metadata"]["uid"])
             if observed["metadata"].get("deletionTimestamp"):
-                raise kube.Conflict(f"{kind} {name} is still being deleted")
-            paths = fields.difference(desired, observed, self._kube.manager)
+                raise client.Conflict(f"{kind} {name} is still being deleted")
+            paths = managed_fields.difference(desired, observed, self._kube.manager)
             if not paths:
                 self._remember(place, asked)
                 return False
@@ -139,11 +140,11 @@ class Executor:
                 pinned["metadata"]["resourceVersion"] = observed["metadata"]["resourceVersion"]
             try:
                 applied = await self._written(kind, namespace, name, self._kube.apply(kind, pinned))
-            except kube.Conflict:
+            except client.Conflict:
                 if action.unchanged:
                     await self._look_again(kind, observed)
                 raise
-            if kube.resource_version(applied) == kube.resource_version(observed):
+            if client.resource_version(applied) == client.resource_version(observed):
                 log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
                 return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
@@ -161,7 +162,7 @@ class Executor:
         kind, desired = action.kind, action.obj
         try:
             return await self._kube.create_by_apply(kind, desired)
-        except kube.Conflict:
+        except client.Conflict:
             metadata = desired["metadata"]
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
             ownership.require_ours(desired, live, resource["metadata"]["uid"])
@@ -175,21 +176,21 @@ class Executor:
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
         observed = await self._look(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
-            raise kube.Conflict(f"{kind} {name} (uid {uid}) is gone")
+            raise client.Conflict(f"{kind} {name} (uid {uid}) is gone")
         ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
-        paths = fields.changed_by(action.change, observed)
+        paths = managed_fields.changed_by(action.change, observed)
         if not paths:
             return False
         try:
             patched = await self._merge(kind, namespace, name, _pinned({"metadata": {}} | action.change, uid=uid))
-        except (kube.Forbidden, kube.Invalid) as refusal:
+        except (client.Forbidden, client.Invalid) as refusal:
             if action.noted is None:
                 raise
             key, beginning = action.noted
             note = {"metadata": {"uid": uid, "annotations": {key: f"{beginning}: {refusal}"}}}
             patched = await self._merge(kind, namespace, name, note)
             paths = [f"metadata.annotations.{key}"]
-        if kube.resource_version(patched) == kube.resource_version(observed):
+        if client.resource_version(patched) == client.resource_version(observed):
             return False
         log.info("%s: changed %s %s: %s", _key(resource), kind, name, ", ".join(paths))
         return True
@@ -234,7 +235,7 @@ class Executor:
                 propagation="Orphan" if action.orphan else "Background",
             )
             log.info("%s: deleted %s %s", _key(resource), kind, metadata["name"])
-        except kube.NotFound:
+        except client.NotFound:
             left = None
         if kind not in self._cache.kinds:
             return
@@ -255,7 +256,7 @@ class Executor:
             return self._cache.get(kind, namespace, name)
         try:
             return await self._kube.get(kind, namespace, name)
-        except kube.NotFound:
+        except client.NotFound:
             return None
 
     async def _look_again(self, kind: Kind, observed: Obj) -> None:
@@ -263,7 +264,7 @@ class Executor:
         metadata = observed["metadata"]
         try:
             self._cache.put(kind, await self._kube.get(kind, metadata["namespace"], metadata["name"]))
-        except kube.NotFound:
+        except client.NotFound:
             self._cache.drop(kind, observed)
 
     async def _merge(self, kind: Kind, namespace: str, name: str, patch: Obj) -> Obj:

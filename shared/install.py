@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from shared import crd, status
-from shared.kube import CRD, Forbidden, Kind, Kube, KubeError, NotFound, Unavailable
+from shared.kubernetes.client import CRD, Forbidden, Kind, Kube, KubeError, NotFound, Unavailable
 
 log = logging.getLogger(__name__)
 

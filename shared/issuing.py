@@ -26,12 +26,12 @@ from functools import cached_property
 
 from shared import rotation
 from shared.keyring import SIGNER, SUCCESSOR, Authorities, Held, Leaf, authorities_in, fingerprint, trust
-from shared.kube import SECRET, Obj
-from shared.ownership import Owner, require_ours
+from shared.kubernetes.client import SECRET, Obj
+from shared.kubernetes.ownership import Owner, require_ours
+from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pem import Certificate
 from shared.plan import WriteSecret
 from shared.rotation import Order
-from shared.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 
 AUTHORITY_LIVES = 20
 """An authority's life, in lives of what it signs: with these of 90 days, servers are asked every three years

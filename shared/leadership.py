@@ -31,7 +31,18 @@ from datetime import UTC, datetime
 
 from shared import metrics
 from shared.events import Event, Recorder
-from shared.kube import LEASE, Conflict, Kube, KubeError, NotFound, Obj, Request, Response, Transport, Unavailable
+from shared.kubernetes.client import (
+    LEASE,
+    Conflict,
+    Kube,
+    KubeError,
+    NotFound,
+    Obj,
+    Request,
+    Response,
+    Transport,
+    Unavailable,
+)
 
 log = logging.getLogger(__name__)
 

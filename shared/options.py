@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared import logs
-from shared.kube import SERVICE_ACCOUNT
+from shared.kubernetes.client import SERVICE_ACCOUNT
 
 SHORTEST_LIFETIME = 20
 """Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, TypeVar
 
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.rotation import Order
 
 Resource = TypeVar("Resource")

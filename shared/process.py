@@ -19,11 +19,11 @@ from aiohttp import web
 
 from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, states, tracing
 from shared.certificates import Certificates, certificates_of
-from shared.connection import Bounded, Configuration, HttpTransport, load_configuration
 from shared.controller import Controller
 from shared.events import Recorder
 from shared.executor import Permit, always
-from shared.kube import Kube, KubeError, Transport
+from shared.kubernetes.client import Kube, KubeError, Transport
+from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
 from shared.leadership import Fence, Leadership, Term, Times, unopposed
 from shared.options import Options, parse_options
 from shared.queue import Key, Queue

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shared.issuing import Issuing
-from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj, annotation
-from shared.ownership import NotOurs
+from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj, annotation
+from shared.kubernetes.ownership import NotOurs
+from shared.kubernetes.secrets import AGAIN, INVALID, Problem
 from shared.plan import PASS, Apply, Delete, Patch, Progress, Step
 from shared.podspec import smaller
-from shared.secrets import AGAIN, INVALID, Problem
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 

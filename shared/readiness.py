@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shared import metrics, status, tracing
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Progress, Verdict
 from shared.queue import Key
 

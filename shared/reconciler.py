@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared import kube, metrics, ownership, status, tracing
+from shared import metrics, status, tracing
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
 from shared.events import Event, Recorder
 from shared.executor import Executor, Permit, always
-from shared.kube import Kube, Obj
+from shared.kubernetes import client, ownership
+from shared.kubernetes.client import Kube, Obj
 from shared.plan import Plan, Progress, Verdict
 from shared.queue import Key, Queue
 from shared.readiness import Readiness
@@ -110,12 +111,12 @@ class Reconciler:
         self._readiness.look(key, obj, self._clock())
         try:
             plan = await self._converge(key, obj)
-        except kube.Conflict as error:
+        except client.Conflict as error:
             log.debug("%s: looked at an old view, looking again: %s", key, error)
             return self._retry(key)
-        except (InvalidSpec, ownership.NotOurs, kube.Invalid) as error:
+        except (InvalidSpec, ownership.NotOurs, client.Invalid) as error:
             return await self._stall(key, error)
-        except (kube.KubeError, DatabaseError) as error:
+        except (client.KubeError, DatabaseError) as error:
             return await self._fail(key, error)
         except Exception:
             metrics.PANICS.labels(controller=self._controller.name).inc()
@@ -154,7 +155,7 @@ class Reconciler:
         Returns:
             Whether there still is a resource.
         """
-        composed = status.compose(resource, reported, verdict, kube.now_rfc3339())
+        composed = status.compose(resource, reported, verdict, client.now_rfc3339())
         patch = status.change(resource, composed)
         if patch is None:
             return True
@@ -165,7 +166,7 @@ class Reconciler:
         try:
             write = self._kube.merge(kind, namespace, name, patch, subresource="status")
             await self._cache.written(kind, namespace, name, write)
-        except kube.NotFound:
+        except client.NotFound:
             return False
         if status.condition(resource, status.READY).get("reason") != verdict.reason:
             log.info("%s: %s: %s", _key(resource), verdict.reason, verdict.message)
@@ -184,12 +185,12 @@ class Reconciler:
         self._queue.retry(key, at_least=at_least)
         return "error"
 
-    async def _fail(self, key: Key, error: kube.KubeError | DatabaseError) -> str:
+    async def _fail(self, key: Key, error: client.KubeError | DatabaseError) -> str:
         """Something that time may mend: try again, and say so if it lasts."""
-        wished = error.retry_after if isinstance(error, kube.KubeError) else None
+        wished = error.retry_after if isinstance(error, client.KubeError) else None
         result = self._retry(key, at_least=wished or 0.0)
         if self._queue.failures(key) >= SHOW_AFTER:
-            reason = "ApiUnavailable" if isinstance(error, kube.Unavailable) else type(error).__name__
+            reason = "ApiUnavailable" if isinstance(error, client.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_trouble(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
         return result
@@ -214,7 +215,7 @@ class Reconciler:
             if "reason" in reported:  # beside the phase, for those whose API has it
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)
-        except kube.KubeError as error:
+        except client.KubeError as error:
             log.warning("%s: status not written: %s", key, error)
 
     async def _what_runs(self, obj: Obj) -> Obj:
@@ -222,7 +223,7 @@ class Reconciler:
         try:
             resource = self._controller.parse(obj)
             seen = await self._controller.observe(resource, self._cache, self._kube)
-        except (InvalidSpec, kube.KubeError, DatabaseError):
+        except (InvalidSpec, client.KubeError, DatabaseError):
             before: Obj = obj.get("status") or {}
             return before
         return self._controller.plan(resource, seen, self._clock()).status

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from shared import crd
 from shared.crd import Resource
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 HEADER = "<!-- Generated from the operator's api.py by `make manifests`. Do not edit. -->\n"
 

@@ -17,7 +17,7 @@ from pydantic.config import JsonDict
 from pydantic_core import CoreSchema
 
 from shared import status
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 
 INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}

@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shared import status
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.queue import Key
 
 RESOURCE = ("kind", "namespace", "name")

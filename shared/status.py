@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Progress, Step, Verdict
 
 READY = "Ready"

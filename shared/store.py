@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Protocol
 
-from shared.kube import SECRET, Kube, NotFound
+from shared.kubernetes.client import SECRET, Kube, NotFound
 
 
 class Store(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 
-from shared.kube import Kind, Kube, Obj
+from shared.kubernetes.client import Kind, Kube, Obj
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from shared.cache import Cache, Relist
-from shared.connection import Configuration, authorization, open_session
 from shared.controller import Controller
-from shared.kube import Kind, Kube, KubeError, Obj, complete
+from shared.kubernetes.client import Kind, Kube, KubeError, Obj, complete
+from shared.kubernetes.transport import Configuration, authorization, open_session
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shared.kube import (
+from shared.kubernetes.client import (
     AUTOSCALER,
     DEPLOYMENT,
     DISRUPTION_BUDGET,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from operators.etcd import backup_api
 from operators.etcd.__main__ import clusters
 from operators.etcd.log import SNAPSHOT_EACH
-from shared.kube import (
+from shared.kubernetes.client import (
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
     POD,

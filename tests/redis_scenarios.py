@@ -13,7 +13,7 @@ from functools import cache
 from operators.redis.__main__ import clusters
 from operators.redis.api import API
 from shared.authority import fulfil
-from shared.kube import (
+from shared.kubernetes.client import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shared.crd import Resource, to_dict
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.spec import CustomResource, InvalidSpec, SpecModel, Transition
 from tests.cases import Case
 

@@ -21,7 +21,7 @@ from e2e.cluster import processes
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.processes import Process
-from shared.quantity import parse_quantity
+from shared.kubernetes.quantity import parse_quantity
 
 PROVISIONER = "example.com/directories"
 """The name that manifests/storage.yaml says."""

@@ -29,7 +29,7 @@ else:
     from operators.etcd.states import backup_states, cluster_states
     from shared import process
     from shared.controller import Controller
-    from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+    from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
     from shared.options import Options
 
 

@@ -11,7 +11,7 @@ from operators.etcd.advice import lost_by, unwise
 from operators.etcd.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.versions import Version, upgrade_refusal
 from shared.crd import Column, Resource, Scale
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.rules import NAMES_A_SET
 from shared.spec import (
     INT32,

@@ -18,8 +18,8 @@ from operators.etcd.calls import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.database import Access
 from operators.etcd.observe import Observed, endpoints
 from operators.etcd.secrets import USER, Secrets
+from shared.kubernetes.secrets import PASSWORD_KEY, content_of
 from shared.plan import PASS, Progress, Step
-from shared.secrets import PASSWORD_KEY, content_of
 
 AGAIN = 15.0
 """Seconds until members, and the Secret, are asked again: no watch tells of either."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from operators.etcd.stores import EtcdBackupSpec
 from shared.crd import Column, Resource
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.spec import (
     INT32,
     INT64,

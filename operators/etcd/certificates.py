@@ -12,8 +12,8 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.resources import COMPONENT
 from shared import keyring
 from shared.keyring import Leaf, in_domains
-from shared.kube import Obj
-from shared.ownership import Owner
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import Owner
 
 
 def leaves(resource: EtcdCluster) -> tuple[Leaf, ...]:

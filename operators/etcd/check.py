@@ -15,7 +15,7 @@ import aiohttp
 from operators.etcd.api import API
 from shared import check
 from shared.check import Check, Failed, NotYet
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 KEY = "platform-check"
 

@@ -30,7 +30,7 @@ from operators.etcd.calls import Disarm, Remove
 from operators.etcd.database import CORRUPT, HashKV, Member
 from operators.etcd.membership import hand_over
 from operators.etcd.observe import Observed, Place, endpoints
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import PASS, Progress, Step
 from shared.status import announced
 

@@ -14,9 +14,9 @@ from operators.etcd import resources, start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.resources import CLIENT_PORT, DATA, METRICS_PORT, PEER_PORT
 from operators.etcd.versions import Version, features
-from shared.kube import Obj
-from shared.quantity import parse_quantity
-from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.kubernetes.client import Obj
+from shared.kubernetes.quantity import parse_quantity
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 HOME = "/var/lib/etcd"
 """Where the volume is mounted; the data directory is one below it, which etcd makes for itself alone (0700)."""

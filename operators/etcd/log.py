@@ -14,7 +14,7 @@ from operators.etcd.flags import SNAPSHOT_COUNT
 from operators.etcd.observe import Observed, Place
 from operators.etcd.resources import CONTAINER
 from operators.etcd.versions import SUPPORTED, Version
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 READS_NOTHING_BEFORE = {(3, 7): (3, 6)}
 """Which series must have made a member's last snapshot before another may read the log that follows."""

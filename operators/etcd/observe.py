@@ -13,8 +13,8 @@ from operators.etcd.database import CORRUPT, NOSPACE, Alarm, Endpoint, HashKV, M
 from operators.etcd.resources import CONTAINER
 from operators.etcd.secrets import Secrets
 from operators.etcd.start import REFUSED
-from shared.kube import Obj
-from shared.pods import Pod, container_status
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod, container_status
 
 LAG = 5000
 """Entries of Raft's log that a healthy member may be behind: from there on etcd itself refuses requests as too many.

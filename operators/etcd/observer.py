@@ -25,10 +25,19 @@ from operators.etcd.recovery import successor
 from operators.etcd.resources import COMPONENT, DATA
 from operators.etcd.secrets import read
 from operators.etcd.start import SEED
-from shared import ownership
 from shared.cache import Cache
-from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Kind, Kube, NotFound, Obj
-from shared.pods import Pod
+from shared.kubernetes import ownership
+from shared.kubernetes.client import (
+    DISRUPTION_BUDGET,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    Kind,
+    Kube,
+    NotFound,
+    Obj,
+)
+from shared.kubernetes.pods import Pod
 from shared.queue import Key
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]

@@ -51,7 +51,7 @@ from operators.etcd.rolling import (
 )
 from operators.etcd.settings import Settings
 from shared.deadlines import Deadline
-from shared.kube import STATEFUL_SET
+from shared.kubernetes.client import STATEFUL_SET
 from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 
 CREATING, RESTORING, SCALING, UPDATING, DEGRADED = "Creating", "Restoring", "Scaling", "Updating", "Degraded"

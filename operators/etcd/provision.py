@@ -12,7 +12,7 @@ from operators.etcd.resources import COMPONENT, SECRETS
 from operators.etcd.settings import Settings
 from shared import keyring, provision
 from shared.issuing import Issuing
-from shared.kube import SERVICE, annotation
+from shared.kubernetes.client import SERVICE, annotation
 from shared.plan import PASS, Apply, Step
 from shared.podspec import smaller
 

@@ -25,9 +25,9 @@ from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.loss import Loss, Voter, loss, progress
 from operators.etcd.observe import Observed
-from shared.kube import POD, Obj, annotation
+from shared.kubernetes.client import POD, Obj, annotation
+from shared.kubernetes.pods import Pod
 from shared.plan import PASS, Apply, Delete, Progress, Step
-from shared.pods import Pod
 
 QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
 

@@ -18,9 +18,9 @@ from operators.etcd.quorum import names, removal_refusal, restart_refusal
 from operators.etcd.resources import CONTAINER
 from operators.etcd.template import TEMPLATE
 from operators.etcd.versions import Version, upgrade_refusal
-from shared.kube import POD
+from shared.kubernetes.client import POD
+from shared.kubernetes.pods import STUCK, is_outdated
 from shared.plan import PASS, Delete, Progress, Step
-from shared.pods import STUCK, is_outdated
 
 COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a healthy member again before its change is said to be held by it."""

@@ -11,8 +11,8 @@ from operators.etcd.arguments import FORM as ARGUMENT
 from operators.etcd.arguments import GONE, KNOWS_NO_EXPERIMENTAL, REFUSED
 from operators.etcd.versions import FORM as VERSION
 from shared.image import FORM as IMAGE
+from shared.kubernetes.quantity import parse_quantity
 from shared.podspec import number_cel, smaller
-from shared.quantity import parse_quantity
 from shared.rules import ISSUER_RULES, not_ours, stays
 from shared.spec import Rule, Transition
 

@@ -11,9 +11,8 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Access
 from shared import pem
 from shared.keyring import Authorities, Held, authority_key, ends, fingerprint
-from shared.kube import Kube, Obj
-from shared.pem import Pair
-from shared.secrets import (
+from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
     INVALID,
@@ -31,6 +30,7 @@ from shared.secrets import (
     wrong_with_hosts,
     wrong_with_pair,
 )
+from shared.pem import Pair
 
 USER = "root"
 """etcd's user that may do everything: without it, passwords cannot be asked for."""

@@ -11,9 +11,9 @@ from operators.etcd.stores import S3, Destination, EtcdBackupSpec, RestoreSource
 from operators.etcd.versions import Version
 from shared import schedule
 from shared.image import Image
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.quantity import parse_quantity
 from shared.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.quantity import parse_quantity
 from shared.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
 
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Member
-from shared.kube import Obj, annotation
+from shared.kubernetes.client import Obj, annotation
 
 SEED = 0
 """The place of the member that begins a cluster."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from operators.etcd.backup_api import COMPLETE
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.states import DESIRED, PAUSED, READY, Sample, State, timestamp
 
 MEMBERS = State(

@@ -19,8 +19,8 @@ from operators.etcd.observe import Observed, Place
 from operators.etcd.resources import COMPONENT
 from operators.etcd.settings import Settings
 from operators.etcd.versions import Version
-from shared.kube import Obj
-from shared.ownership import selector_text
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import selector_text
 
 NOISE = 0.1
 """Part of a size by which it must differ from what was told before it is told anew."""

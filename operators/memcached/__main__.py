@@ -22,7 +22,7 @@ else:
     from operators.memcached.states import states
     from shared import process
     from shared.controller import Controller
-    from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
+    from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
     from shared.options import Options
 
 

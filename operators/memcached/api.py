@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operators.memcached.spec import MemcachedSpec
 from shared.crd import Column, Resource, Scale
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.spec import (
     INT32,
     Admission,

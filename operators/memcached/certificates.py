@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from operators.memcached.database import MemcachedError, Server
 from operators.memcached.secrets import Secrets, fingerprint
+from shared.kubernetes.secrets import unverifying
 from shared.plan import Call
-from shared.secrets import unverifying
 
 log = logging.getLogger(__name__)
 

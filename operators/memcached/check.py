@@ -11,7 +11,7 @@ import secrets
 from operators.memcached.api import API
 from shared import check
 from shared.check import Check, Failed
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 ANSWER = 10.0
 """Seconds that a server may take to answer."""

@@ -12,10 +12,11 @@ from operators.memcached.certificates import Connect, Served, served
 from operators.memcached.resources import WORKLOADS
 from operators.memcached.secrets import Secrets, read
 from operators.memcached.template import CONTAINER
-from shared import ownership, status
+from shared import status
 from shared.cache import Cache
-from shared.kube import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
-from shared.pods import Pod
+from shared.kubernetes import ownership
+from shared.kubernetes.client import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
+from shared.kubernetes.pods import Pod
 from shared.queue import Key
 
 

@@ -12,8 +12,8 @@ from operators.memcached.observe import Observed
 from shared import provision
 from shared.deadlines import Deadline
 from shared.image import Image
-from shared.kube import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
-from shared.ownership import Owner, selector_text
+from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.ownership import Owner, selector_text
 from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from operators.memcached.api import API, Memcached
 from operators.memcached.template import COMPONENT, CONTAINER, METRICS
-from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
-from shared.objects import service_port
-from shared.ownership import Owner
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.objects import service_port
+from shared.kubernetes.ownership import Owner
 
 WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
 """What spec.workload names."""

@@ -13,8 +13,8 @@ from operators.memcached.api import Memcached
 from operators.memcached.template import USERS_KEY
 from shared import pem
 from shared.keyring import Held
-from shared.kube import Kube, Obj
-from shared.secrets import (
+from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
     INVALID,

@@ -12,7 +12,7 @@ from pydantic import Field
 from operators.memcached.flags import REFUSED, REFUSED_WITH_AUTH, REFUSED_WITH_TLS, REFUSED_WITH_WARM_RESTART
 from operators.memcached.memory import NEEDED_CEL, WARM_RESTART_LEAST_MB, overhead_mib
 from shared.image import FORM as IMAGE
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.podspec import PodSettings, number_cel, smaller
 from shared.spec import INT32, Name, Rule, SpecModel
 

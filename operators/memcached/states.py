@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operators.memcached.api import default
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.states import DESIRED, PAUSED, READY, Sample, State
 
 STATES: tuple[State, ...] = ()

@@ -15,7 +15,7 @@ from operators.redis.settings import Settings
 from operators.redis.states import states
 from shared import process
 from shared.controller import Controller
-from shared.kube import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.options import Options
 
 

@@ -20,8 +20,8 @@ from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.settings import Settings
 from operators.redis.telling import has_heard, heard_by_all, noted, running, told
 from operators.redis.users import Passwords
-from shared.kube import annotation
-from shared.ownership import NotOurs, require_ours
+from shared.kubernetes.client import annotation
+from shared.kubernetes.ownership import NotOurs, require_ours
 from shared.plan import PASS, Action, Progress, Step
 
 SOON = 2.0

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from operators.redis.pods import strayed
-from shared.quantity import parse_quantity
+from shared.kubernetes.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from operators.redis.api import RedisCluster

@@ -22,7 +22,7 @@ from operators.redis.spec import DEFAULT_VERSIONS, MAX_MEMORY, RedisClusterSpec
 from operators.redis.versions import Engine, Version, engine_named, upgrade_refusal
 from shared.crd import Column, Resource, Scale
 from shared.image import Image
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.rules import NAMES_A_SET
 from shared.spec import Admission, CustomResource, InvalidSpec, Review, contradictions, parse
 

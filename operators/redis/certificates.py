@@ -29,10 +29,10 @@ from operators.redis.api import RedisCluster
 from operators.redis.resources import COMPONENT
 from shared import keyring, pem
 from shared.keyring import Held, Leaf, authorities_in, in_domains, joined
-from shared.kube import Obj
-from shared.ownership import Owner
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import Owner
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from shared.pem import Certificate, Pair
-from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 
 def leaves(resource: RedisCluster) -> tuple[Leaf, ...]:

@@ -14,7 +14,7 @@ from operators.redis.connection import connect
 from operators.redis.database import Access, Endpoint, Refused, Server, Unreachable
 from shared import check
 from shared.check import Check, Failed, NotYet
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 KEYS = tuple(f"platform-check-{number}" for number in range(12))
 """So many that each of three masters has some."""

@@ -17,8 +17,8 @@ from operators.redis.database import PORT
 from operators.redis.directives import OURS
 from operators.redis.spec import MAX_MEMORY
 from operators.redis.versions import Engine, Version, features
-from shared.kube import Obj, annotation
-from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Problem
+from shared.kubernetes.client import Obj, annotation
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Problem
 
 CONFIG_KEY = "redis.conf"
 """Key of the ConfigMap of ours, and of one of the user's."""

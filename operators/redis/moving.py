@@ -29,7 +29,7 @@ from operators.redis.moves import (
 from operators.redis.observe import Observed
 from operators.redis.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
 from operators.redis.slots import Slots
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import PASS, Progress, Step
 
 BUDGET = 5.0

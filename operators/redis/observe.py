@@ -16,9 +16,9 @@ from operators.redis.api import RecordedNode, RedisCluster
 from operators.redis.resources import CONTAINER
 from operators.redis.secrets import Secrets
 from operators.redis.topology import Seen, View
-from shared.kube import Obj
-from shared.pods import Pod, container_status
-from shared.secrets import Problem
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod, container_status
+from shared.kubernetes.secrets import Problem
 
 LINGER = timedelta(seconds=5)
 """How long a node that gave away its slots goes on running, so that clients are told MOVED and do not meet silence."""

@@ -25,9 +25,9 @@ from operators.redis.look import look
 from operators.redis.observe import ConfigTemplate, Observed, Place
 from operators.redis.resources import COMPONENT
 from operators.redis.secrets import read
-from shared import ownership
 from shared.cache import Cache
-from shared.kube import (
+from shared.kubernetes import ownership
+from shared.kubernetes.client import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
@@ -38,9 +38,9 @@ from shared.kube import (
     NotFound,
     Obj,
 )
-from shared.pods import Pod
+from shared.kubernetes.pods import Pod
+from shared.kubernetes.secrets import Problem
 from shared.queue import Key
-from shared.secrets import Problem
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 

@@ -60,7 +60,7 @@ from operators.redis.serving import admit_clients, apply_config
 from operators.redis.settings import Settings
 from operators.redis.shrinking import drop_volumes, replicas
 from shared.deadlines import Deadline
-from shared.kube import STATEFUL_SET
+from shared.kubernetes.client import STATEFUL_SET
 from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 
 CREATING, SCALING, UPGRADING, RUNNING, FAILED = "Creating", "Scaling", "Upgrading", "Running", "Failed"

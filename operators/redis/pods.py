@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from operators.redis.rules import POD_RULES, VOLUME_RULES
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
 from shared.spec import Name, Rule, SpecModel
 

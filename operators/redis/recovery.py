@@ -26,7 +26,7 @@ from operators.redis.healing import HELD
 from operators.redis.observe import Observed, Place
 from operators.redis.scaling import is_blank, members
 from operators.redis.slots import Slots
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import PASS, Progress, Step
 
 LOST, UNSERVED, RECOVERING = "SlotsLost", "SlotsUnserved", "Recovering"

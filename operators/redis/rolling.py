@@ -22,9 +22,9 @@ from operators.redis.scaling import masters, pairs, staying
 from operators.redis.template import TEMPLATE
 from operators.redis.topology import Seen
 from operators.redis.versions import Engine, Version, refusal, upgrade_refusal
-from shared.kube import POD
+from shared.kubernetes.client import POD
+from shared.kubernetes.pods import STUCK, is_outdated
 from shared.plan import PASS, Delete, Progress, Step
-from shared.pods import STUCK, is_outdated
 
 UPGRADING, HELD_UP = "Upgrading", "RollHeld"
 

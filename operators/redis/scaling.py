@@ -18,7 +18,7 @@ from operators.redis.healing import HELD, TURNING, dismissed, needed
 from operators.redis.moves import Move, remaining
 from operators.redis.observe import Observed, Place
 from operators.redis.pairing import choose_masters, pair
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD
 from shared.plan import PASS, Action, Delete, Progress, Step
 
 SCALING = "Scaling"

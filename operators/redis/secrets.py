@@ -13,9 +13,8 @@ from operators.redis.certificates import Mounted
 from operators.redis.database import Access
 from operators.redis.users import Passwords
 from shared.keyring import ends, joined
-from shared.kube import Kube, Obj
-from shared.pem import Pair
-from shared.secrets import (
+from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
     INVALID,
@@ -33,6 +32,7 @@ from shared.secrets import (
     wrong_with_hosts,
     wrong_with_pair,
 )
+from shared.pem import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from operators.redis.provision import configured, template_text, understands
 from operators.redis.resources import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.scaling import staying
 from operators.redis.telling import has_heard, noted, told
-from shared.kube import POD, Obj
+from shared.kubernetes.client import POD, Obj
 from shared.plan import PASS, Action, Patch, Step
 
 

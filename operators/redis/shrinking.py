@@ -15,7 +15,7 @@ from operators.redis.healing import agreement, forgotten, needed
 from operators.redis.observe import Observed, Place
 from operators.redis.scaling import SCALING, SYNCING, changed_pairs, is_blank, masters, staying
 from operators.redis.topology import Seen
-from shared.kube import PERSISTENT_VOLUME_CLAIM
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM
 from shared.plan import PASS, Delete, Step
 
 

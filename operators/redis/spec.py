@@ -12,8 +12,8 @@ from operators.redis.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULE
 from operators.redis.strategy import UpdateStrategy
 from operators.redis.versions import Engine, EngineName, Version, engine_named
 from shared.image import Image
+from shared.kubernetes.quantity import parse_quantity
 from shared.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.quantity import parse_quantity
 from shared.spec import INT32, InvalidSpec, Issuer, Name, Rule, SpecModel
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {"redis": "8.0.2", "valkey": "8.1.1"}

@@ -17,8 +17,8 @@ from operators.redis.observe import Observed, Place
 from operators.redis.resources import COMPONENT
 from operators.redis.rolling import running
 from operators.redis.settings import Settings
-from shared.kube import Obj
-from shared.ownership import selector_text
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import selector_text
 from shared.plan import Verdict
 
 SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting", "Syncing", "Joining"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from operators.redis.observe import Observed, Place
 from operators.redis.resources import CONTAINER
-from shared.kube import POD, annotation
+from shared.kubernetes.client import POD, annotation
+from shared.kubernetes.pods import container_status
 from shared.plan import Patch
-from shared.pods import container_status
 
 
 def told(place: Place, mark: str) -> str:

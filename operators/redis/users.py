@@ -22,8 +22,8 @@ from datetime import datetime
 
 from operators.redis.answers import digest
 from operators.redis.config import USERS_KEY, quoted
-from shared.kube import Obj
-from shared.secrets import content_of
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import content_of
 
 USER = "default"
 """The user that clients, nodes and the operator are; without a password, so is everybody."""

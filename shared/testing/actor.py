@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.kube import APPLY_PATCH, MERGE_PATCH, Kind, Obj, Request, error_of
+from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Kind, Obj, Request, error_of
 
 if TYPE_CHECKING:
     from shared.testing.apiserver import ApiServer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Actor:
     """A person with kubectl, or one of Kubernetes' controllers: synchronous, unlogged, and never struck by faults.
 
-    Every refusal is a KubeError, as for `shared.kube.Kube`.
+    Every refusal is a KubeError, as for `shared.kubernetes.client.Kube`.
 
     Args:
         name: the field manager of its writes.

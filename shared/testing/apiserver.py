@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.kube import APPLY_PATCH, DEPLOYMENT, MERGE_PATCH, POD, Kind, Obj, Request, Response
+from shared.kubernetes.client import APPLY_PATCH, DEPLOYMENT, MERGE_PATCH, POD, Kind, Obj, Request, Response
 from shared.testing import apply as ssa
 from shared.testing import faults, garbage
 from shared.testing.actor import Actor

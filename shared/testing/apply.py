@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.fieldsets import FieldSet, Path, Schema, compare, decode, encode, fields_of, with_maps, without
 
 _METADATA = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.kube import PERSISTENT_VOLUME_CLAIM, Obj
-from shared.quantity import parse_quantity
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.quantity import parse_quantity
 from shared.testing.requests import Aimed, Failure, value_at
 from shared.testing.served import STORAGE_CLASS
 from shared.testing.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.testing.requests import value_at
 from shared.testing.served import IN_USE
 

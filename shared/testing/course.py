@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shared import metrics, status
-from shared.kube import POD, Obj, resource_version
+from shared.kubernetes.client import POD, Obj, resource_version
 from shared.testing.harness import View, look
 from shared.testing.outcome import Reference
 from shared.testing.play import Play, World

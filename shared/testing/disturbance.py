@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from shared.kube import Kind, Obj, resource_version
+from shared.kubernetes.client import Kind, Obj, resource_version
 from shared.testing.course import Course
 from shared.testing.faults import Crash, Faults
 from shared.testing.harness import View, look

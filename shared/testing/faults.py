@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kube import Request, Response, Unavailable
+from shared.kubernetes.client import Request, Response, Unavailable
 
 When = Callable[[str, str], bool]
 """Whether a fault concerns a request, by its method and path."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]

@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.controller import Controller
 from shared.events import Recorder
-from shared.kube import EVENT, Kind, Kube, Obj, Request, error_of, resource_version
+from shared.kubernetes.client import EVENT, Kind, Kube, Obj, Request, error_of, resource_version
 from shared.plan import Call
 from shared.queue import Key, Queue
 from shared.reconciler import Reconciler

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from shared.kube import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, NotFound, Obj
+from shared.kubernetes.client import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, NotFound, Obj
 
 if TYPE_CHECKING:
     from shared.testing.apiserver import ApiServer

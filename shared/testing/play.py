@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from http import HTTPStatus
 
-from shared.kube import EVENT, AlreadyExists, NotFound
+from shared.kubernetes.client import EVENT, AlreadyExists, NotFound
 from shared.testing.apiserver import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from shared import status
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.kube import Response
+from shared.kubernetes.client import Response
 from shared.plan import Call
 from shared.testing.faults import CALL, WRITES
 from shared.testing.requests import Aimed

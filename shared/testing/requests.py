@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kube import APPLY_PATCH, Kind, Obj, Request, Response
+from shared.kubernetes.client import APPLY_PATCH, Kind, Obj, Request, Response
 from shared.testing.clone import clone
 from shared.testing.served import Served
 

@@ -33,7 +33,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
 from shared.controller import Controller
-from shared.kube import POD, Kind, NotFound, Obj
+from shared.kubernetes.client import POD, Kind, NotFound, Obj
 from shared.testing.actor import Actor
 from shared.testing.kubelet import Processes
 from shared.testing.requests import Aimed

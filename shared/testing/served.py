@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kube import (
+from shared.kubernetes.client import (
     AUTOSCALER,
     CRD,
     DEPLOYMENT,

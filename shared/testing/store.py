@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.testing.clone import clone
 from shared.testing.watch import Watches
 

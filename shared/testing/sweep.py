@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from shared import reconciler
-from shared.kube import KubeError
+from shared.kubernetes.client import KubeError
 from shared.testing.course import Course, panics
 from shared.testing.disturbance import Disturbance, Overwritten
 from shared.testing.outcome import HISTORY

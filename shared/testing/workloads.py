@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from shared.kube import DEPLOYMENT, POD, Obj
+from shared.kubernetes.client import DEPLOYMENT, POD, Obj
 from shared.testing.apiserver import ApiServer
 from shared.testing.claims import Claims
 from shared.testing.kubelet import Kubelet, Processes

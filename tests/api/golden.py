@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.fields import difference
-from shared.kube import POD, STATEFUL_SET, Invalid, Kind, Obj
+from shared.kubernetes.client import POD, STATEFUL_SET, Invalid, Kind, Obj
+from shared.kubernetes.managed_fields import difference
 from shared.testing import Actor
 from tests.api.world import World
 

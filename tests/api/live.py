@@ -10,7 +10,7 @@ from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import POD, Kind, Obj, Request, Response
+from shared.kubernetes.client import POD, Kind, Obj, Request, Response
 from shared.testing import Actor, ApiServer
 
 

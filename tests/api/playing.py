@@ -12,7 +12,7 @@ from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
 from shared import process, status
-from shared.kube import POD, Kind, KubeError
+from shared.kubernetes.client import POD, Kind, KubeError
 from shared.testing import garbage
 from shared.testing.course import panics
 from shared.testing.faults import Faults, writes

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import DEPLOYMENT, POD, SERVICE, NotFound
+from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, NotFound
 from shared.testing.served import NAMESPACE
 from tests.api.conftest import install
 from tests.api.running import Operator

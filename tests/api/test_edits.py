@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import DEPLOYMENT, POD, SERVICE, Kind, Obj
+from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, Kind, Obj
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, OWNED, World, masked
 

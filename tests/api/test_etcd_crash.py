@@ -19,7 +19,7 @@ from operators.etcd import membership
 from operators.etcd.__main__ import OPERATOR, clusters
 from operators.etcd.database import Access, Endpoint, Server
 from shared import process
-from shared.kube import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
 from shared.testing.kubelet import Fate
 from shared.testing.scenario import Scenario
 from shared.testing.scoreboard import Scoreboard

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operators.etcd import resources
-from shared.kube import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Conflict, Obj
+from shared.kubernetes.client import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Conflict, Obj
 from tests.api.golden import Golden, keeps_its_volumes
 from tests.api.world import World
 from tests.unit.etcd.test_golden import CASES

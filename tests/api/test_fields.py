@@ -1,4 +1,4 @@
-"""`shared.fields.difference` foretells what the API server does with an apply: for any edits, by us and by others.
+"""`shared.kubernetes.managed_fields.difference` foretells what the API server does with an apply: for any edits, by us and by others.
 
 If it named a field for which an apply changes nothing, the operator would write for ever; if it missed one, an edit
 would stay.
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from e2e.cluster.controlplane import ControlPlane
 from operators.memcached import resources, template
 from operators.memcached.api import Memcached
-from shared.fields import difference
-from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.managed_fields import difference
 from tests.api.world import EVERYTHING, World
 
 Edit = Callable[[Obj], Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from shared.kube import DEPLOYMENT, SERVICE
+from shared.kubernetes.client import DEPLOYMENT, SERVICE
 from shared.status import READY, is_true
 from tests.api.gate import Gate
 from tests.api.running import Operator

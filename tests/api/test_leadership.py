@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import DEPLOYMENT, EVENT, LEASE, Obj
+from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Obj
 from shared.reconciler import Reconciler
 from tests.api.gate import Gate
 from tests.api.replicas import Replica, wait

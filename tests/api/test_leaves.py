@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.kube import SECRET, Obj
+from shared.kubernetes.client import SECRET, Obj
 from tests.api.running import Operator
 from tests.api.world import EVERYTHING, MEMCACHED, World, masked
 from tests.memcached_cases import CHANGES

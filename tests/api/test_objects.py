@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.memcached.secrets import fingerprint
-from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World
 from tests.unit.memcached.fleet import certificate, der, secret, tls_secret

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.kube import CRD, DEPLOYMENT, SERVICE, Invalid, Obj
+from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, Invalid, Obj
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, OWNED, World
 

@@ -20,7 +20,7 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from shared import profiling
-from shared.kube import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
+from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
 from tests.api.conftest import Kubectl
 from tests.api.replicas import Replica, answer, wait
 from tests.api.running import Operator

@@ -19,7 +19,15 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.redis.__main__ import OPERATOR, clusters
 from operators.redis.database import Access, Connect, Endpoint, Server
 from shared import process
-from shared.kube import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.client import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Obj,
+)
 from shared.testing.kubelet import Fate
 from shared.testing.scenario import Scenario
 from shared.testing.scoreboard import Scoreboard

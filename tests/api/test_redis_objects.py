@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operators.redis import resources
-from shared.kube import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, KubeError, Obj
+from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, KubeError, Obj
 from tests.api.golden import Golden, keeps_its_volumes
 from tests.api.world import World
 from tests.unit.redis.test_golden import CASES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import POD, SERVICE, Kind
+from shared.kubernetes.client import POD, SERVICE, Kind
 from tests.api.gate import Gate
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, OWNED, World

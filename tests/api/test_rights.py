@@ -8,7 +8,7 @@ from __future__ import annotations
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
 from tests.api.gate import Gate, Passed
 from tests.api.running import Operator
 from tests.api.test_taken import ASKING, put_in_the_way

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kube import CRD, Obj, Request
+from shared.kubernetes.client import CRD, Obj, Request
 from shared.testing.served import NAMESPACE
 from tests.api.live import LiveServer
 from tests.apiserver_scenarios import STORIES, WIDGET, WIDGET_CRD, tell

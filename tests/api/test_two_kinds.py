@@ -18,9 +18,9 @@ from shared import status
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.crd import Resource
-from shared.kube import CRD, SERVICE, Kind, Kube, KubeError, Obj
+from shared.kubernetes.client import CRD, SERVICE, Kind, Kube, KubeError, Obj
+from shared.kubernetes.ownership import Owner
 from shared.options import Options
-from shared.ownership import Owner
 from shared.plan import PASS, Apply, Plan, Step, follow
 from shared.process import Operator as Parts
 from shared.queue import Key

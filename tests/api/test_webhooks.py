@@ -24,8 +24,8 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from shared import pem, status
 from shared.certificates import SelfMade
-from shared.connection import HttpTransport, load_configuration
-from shared.kube import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
+from shared.kubernetes.client import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
+from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.process import LINGER
 from shared.store import SharedSecret
 from shared.testing import Actor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from operators.memcached.api import API
-from shared.kube import CRD, Invalid, Obj
+from shared.kubernetes.client import CRD, Invalid, Obj
 from shared.trust import MUTATING, VALIDATING
 from tests.api.world import World
 

@@ -13,7 +13,7 @@ from operators.etcd import backup_api as etcd_backup
 from operators.memcached.api import API
 from operators.redis import api as redis
 from shared import status
-from shared.kube import (
+from shared.kubernetes.client import (
     AUTOSCALER,
     DEPLOYMENT,
     DISRUPTION_BUDGET,

@@ -32,7 +32,7 @@ from operators.etcd.start import Closed, New, Start
 from operators.etcd.stores import VolumeStore
 from operators.etcd.versions import Version, features
 from operators.etcd.wire import Wire
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.containers import etcd_servers
 from tests.containers.etcd_servers import OPEN, Node, eventually
 

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 
 from shared import authority
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import encoded
 from shared.plan import WriteSecret
-from shared.secrets import encoded
 
 
 @dataclass(kw_only=True)

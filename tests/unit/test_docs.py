@@ -19,7 +19,7 @@ def reasons() -> set[str]:
     for path in [
         *ROOT.glob("operators/**/*.py"),
         ROOT / "shared/reconciler.py",
-        ROOT / "shared/secrets.py",
+        ROOT / "shared/kubernetes/secrets.py",
     ]:
         for node in ast.walk(ast.parse(path.read_text())):
             said: list[ast.expr] = []

@@ -16,7 +16,7 @@ from operators.redis import connection
 from operators.redis import database as redis
 from shared import tracing
 from shared.controller import Controller
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.plan import Call, Plan, Verdict
 from shared.testing.harness import Harness
 from tests.otlp import Collector, Span, collecting

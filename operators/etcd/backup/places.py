@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from operators.etcd.stores import S3, Destination, RestoreSource, VolumeStore
-from shared.kube import PERSISTENT_VOLUME_CLAIM, Kube, NotFound, Obj
-from shared.secrets import Problem, Wrong, find, texts
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, Kube, NotFound, Obj
+from shared.kubernetes.secrets import Problem, Wrong, find, texts
 
 STORE, CREDENTIALS = "store", "store-credentials"
 """Volumes of a pod."""

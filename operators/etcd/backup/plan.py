@@ -16,9 +16,9 @@ from operators.etcd.backup.outcome import Outcome, time
 from operators.etcd.backup_api import COMPLETE, FAILED, PENDING, RUNNING, SCHEDULED, EtcdBackup, validate
 from operators.etcd.settings import Settings
 from shared import status
-from shared.kube import POD, Obj
+from shared.kubernetes.client import POD, Obj
+from shared.kubernetes.pods import Pod
 from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
-from shared.pods import Pod
 
 ATTEMPTS = 3
 BACKOFF = (15.0, 60.0)

@@ -22,10 +22,10 @@ from operators.etcd.settings import Settings
 from operators.etcd.stores import S3, VolumeStore
 from operators.etcd.template import USER as UID
 from operators.etcd.versions import features
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.ownership import Owner
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kubernetes.ownership import Owner
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 from shared.podspec import SAFE, restricted
-from shared.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 from shared.spec import as_object
 
 APPLICATION = "etcd-backup"

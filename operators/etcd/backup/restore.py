@@ -20,9 +20,9 @@ from operators.etcd.backup_api import COMPLETE
 from operators.etcd.resources import volume_name
 from operators.etcd.settings import Settings
 from operators.etcd.start import SEED
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, Obj, annotation
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj, annotation
+from shared.kubernetes.pods import Pod
 from shared.plan import PASS, Apply, Delete, Progress, Step
-from shared.pods import Pod
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Observed

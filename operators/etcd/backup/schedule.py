@@ -18,7 +18,7 @@ from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup_api import API, COMPLETE, FAILED, PENDING, SCHEDULED
 from operators.etcd.settings import Settings
 from shared import status
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import PASS, Apply, Delete, Step
 from shared.schedule import last_due, next_due
 from shared.spec import as_object

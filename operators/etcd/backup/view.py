@@ -9,9 +9,9 @@ from operators.etcd.backup import places
 from operators.etcd.backup_api import API, COMPLETE, SCHEDULED, EtcdBackup
 from operators.etcd.stores import S3, VolumeStore
 from shared.cache import Cache
-from shared.kube import Kube, NotFound, Obj
+from shared.kubernetes.client import Kube, NotFound, Obj
+from shared.kubernetes.secrets import Problem
 from shared.queue import Key
-from shared.secrets import Problem
 from shared.spec import InvalidSpec
 
 

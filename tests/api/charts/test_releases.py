@@ -13,7 +13,7 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import DEPLOYMENT
+from shared.kubernetes.client import DEPLOYMENT
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, etcd, memcached, redis
 from tests.api.running import Operator
 from tests.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render

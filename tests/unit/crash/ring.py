@@ -15,8 +15,8 @@ from typing import Any
 
 from shared.cache import Cache
 from shared.controller import Controller
-from shared.kube import SERVICE, Kind, Kube, Obj
-from shared.ownership import Owner
+from shared.kubernetes.client import SERVICE, Kind, Kube, Obj
+from shared.kubernetes.ownership import Owner
 from shared.plan import PASS, Apply, Call, Delete, Plan, Step, follow
 from shared.queue import Key
 from shared.testing.harness import NAMESPACE

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from shared.kube import SERVICE
+from shared.kubernetes.client import SERVICE
 from shared.plan import PASS, Apply, Step
 from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES, Disturbance

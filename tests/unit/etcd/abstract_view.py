@@ -9,8 +9,8 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Members, Status
 from operators.etcd.observe import Observed, Place
 from operators.etcd.observer import with_members
-from shared.kube import Obj
-from shared.pods import Pod
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 from tests.unit.etcd.world import CLUSTER_ID, UID
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 from operators.etcd.database import CORRUPT, NOSPACE, Access, Endpoint, Server
 from operators.etcd.versions import Version
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.kubelet import Fate
 from shared.testing.requests import Aimed
 from tests.unit.etcd import fake_helpers, fake_server

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from operators.etcd.versions import Version
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 
 @dataclass(frozen=True)

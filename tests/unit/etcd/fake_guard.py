@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.etcd.versions import LEAST_BEFORE, Version
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.requests import Aimed, value_at
 from shared.testing.scenario import Unsafe
 from tests.unit.etcd.fake_raft import Cluster, Disk, Seat, quorum, seat_of, votes

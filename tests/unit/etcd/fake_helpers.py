@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from operators.etcd.flags import DATA_DIRECTORY
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.kubelet import Exit, Fate
 from tests.unit.etcd.fake_raft import Cluster, Disk
 

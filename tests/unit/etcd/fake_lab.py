@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.etcd.database import Access, Endpoint, Server
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.etcd_lab import ending
 from tests.unit.etcd.fake import FakeEtcd
 

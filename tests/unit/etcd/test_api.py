@@ -12,7 +12,7 @@ from operators.etcd.api import EtcdCluster, RecordedMember
 from operators.etcd.backup_api import EtcdBackup
 from operators.etcd.versions import Version
 from shared.crd import Resource, to_yaml
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.reference import HEADER, to_markdown
 from shared.spec import CustomResource, InvalidSpec
 from tests import etcd_backup_cases, etcd_cases

@@ -13,7 +13,7 @@ from aiohttp import web
 from operators.etcd.api import ADMISSION
 from operators.etcd.check import CHECK, use
 from shared.check import Failed, NotYet
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 
 class Keys:

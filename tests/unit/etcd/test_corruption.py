@@ -13,7 +13,7 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.corruption import INCONSISTENT, replace_corrupt_member, suspected
 from operators.etcd.database import CORRUPT, Alarm, HashKV
 from operators.etcd.observe import Observed
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared import status
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from shared.testing.play import Play, World
 from shared.testing.scenario import Step, later, untold
 from tests.etcd_scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, gone, member

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators.etcd import flags, resources, start
 from operators.etcd.database import Member
 from operators.etcd.start import Closed, Joining, New
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.unit.etcd.world import cluster
 
 MODES: tuple[dict[str, Any], ...] = (

@@ -15,9 +15,9 @@ from operators.etcd.secrets import judge
 from shared import authority, issuing, keyring, pem, rotation
 from shared.issuing import AUTHORITY_LIVES, LONGEST_SETTLING, SETTLINGS
 from shared.keyring import authorities_in, authority_key, fingerprint
-from shared.ownership import NotOurs
+from shared.kubernetes.ownership import NotOurs
+from shared.kubernetes.secrets import content_of
 from shared.pem import Certificate
-from shared.secrets import content_of
 from tests.unit.etcd.vault import AUTHORITY, CLIENT, LIFE, PEER, SERVER, Vault, encoded
 
 LEAVES = (PEER, SERVER, CLIENT)

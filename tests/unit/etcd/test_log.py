@@ -8,7 +8,7 @@ from typing import Any
 from operators.etcd.api import EtcdCluster
 from operators.etcd.log import SNAPSHOT_EACH, runs_as, unreadable
 from operators.etcd.observe import Observed
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.unit.etcd.test_rolling import image
 from tests.unit.etcd.world import VOTER, acts, cluster, plan, seen
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from operators.etcd.calls import Remove
 from operators.etcd.database import Alarm
 from operators.etcd.secrets import Secrets
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import Problem
 from shared.plan import Progress
-from shared.secrets import Problem
 from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, VOTER, At, acts, cluster, member_id, plan, seen
 
 

@@ -20,7 +20,7 @@ from operators.etcd.loss import Loss, loss
 from operators.etcd.observe import Observed
 from operators.etcd.recovery import executing, pod_name, recover_quorum, replicas, report, successor
 from shared import plan as steps
-from shared.kube import STATEFUL_SET, Obj
+from shared.kubernetes.client import STATEFUL_SET, Obj
 from shared.plan import Step
 from tests.unit.etcd.world import CLUSTER_ID, DOWN, NOW, SETTINGS, UID, VOTER, At, acts, cluster, member_id, plan, seen
 

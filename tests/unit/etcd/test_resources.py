@@ -9,8 +9,8 @@ import pytest
 from operators.etcd import resources
 from operators.etcd.observe import Place
 from shared import provision
-from shared.kube import Obj
-from shared.pods import Pod
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 from tests.unit.etcd.world import SETTINGS, cluster
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operators.etcd.api import ADMISSION, API, EtcdCluster
 from operators.etcd.spec import DEFAULT_VERSION
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 
 def obj(name: str = "demo", status: Obj | None = None, **spec: Any) -> Obj:

@@ -16,7 +16,7 @@ from operators.etcd.layout import layout as derived
 from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
 from operators.etcd.start import Closed, New, Start
-from shared.kube import POD
+from shared.kubernetes.client import POD
 from shared.plan import Apply, Step
 from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES

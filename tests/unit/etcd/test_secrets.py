@@ -11,9 +11,9 @@ import pytest
 from operators.etcd.database import Access
 from operators.etcd.secrets import Secrets, judge, names, read
 from shared import authority
-from shared.kube import SECRET, Kube, Obj
+from shared.kubernetes.client import SECRET, Kube, Obj
+from shared.kubernetes.secrets import Problem
 from shared.pem import Pair
-from shared.secrets import Problem
 from shared.testing.apiserver import ApiServer
 from shared.testing.served import NAMESPACE
 from tests.unit.etcd.vault import BEGINS, Vault, encoded

@@ -21,7 +21,7 @@ from operators.etcd.states import (
     backup_states,
     cluster_states,
 )
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.states import DESIRED, PAUSED, READY, State
 from shared.states import STATES as COMMON
 from tests.unit.etcd.world import DOWN, LEARNER, VOTER, At, cluster, member_id, plan, seen

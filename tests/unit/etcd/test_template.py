@@ -14,7 +14,7 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Member
 from operators.etcd.secrets import Secrets
 from operators.etcd.start import Closed, Joining, New, Start
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.unit.etcd.test_golden import GOLDEN
 from tests.unit.etcd.world import SETTINGS, cluster
 

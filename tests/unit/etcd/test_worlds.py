@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from operators.etcd.log import SNAPSHOT_EACH
 from shared import status
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
 from shared.testing.play import Play, World
 from shared.testing.scenario import Stage, Step, apply, later
 from tests.etcd_scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member

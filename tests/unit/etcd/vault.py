@@ -11,9 +11,9 @@ from operators.etcd.api import EtcdCluster
 from shared import pem
 from shared.issuing import Issuing
 from shared.keyring import authorities_in
+from shared.kubernetes.secrets import content_of
 from shared.pem import Certificate
 from shared.plan import WriteSecret
-from shared.secrets import content_of
 from tests.unit.drawer import Drawer
 from tests.unit.etcd.world import SETTINGS, cluster
 

@@ -16,9 +16,9 @@ from operators.etcd.plan import Planner
 from operators.etcd.secrets import Secrets
 from operators.etcd.settings import Settings
 from operators.etcd.start import REFUSED, Closed, Start
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 from shared.plan import Action, Plan
-from shared.pods import Pod
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = "2026-01-01T11:00:00Z"

@@ -10,7 +10,7 @@ from functools import cache
 
 from operators.memcached.database import Section, Unreachable
 from shared import authority, pem
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.harness import NAMESPACE
 
 BEGINS = datetime.now(UTC) - timedelta(days=1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operators.memcached.__main__ import controller
-from shared.kube import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.options import parse_options
 from shared.plan import Progress
 from shared.testing.harness import NAMESPACE, NOW, Harness

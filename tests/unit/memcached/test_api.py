@@ -14,7 +14,7 @@ from operators.memcached.resources import WORKLOADS
 from operators.memcached.secrets import Secrets
 from operators.memcached.spec import MemcachedSpec
 from shared.crd import to_yaml
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Apply
 from shared.spec import InvalidSpec
 from tests.cases import Case

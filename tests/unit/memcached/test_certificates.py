@@ -11,11 +11,11 @@ from operators.memcached.certificates import PATIENCE, Served
 from operators.memcached.observe import Observed
 from operators.memcached.secrets import Secrets, fingerprint
 from operators.memcached.template import SECRETS
-from shared.kube import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.secrets import AGAIN, Problem
 from shared.options import parse_options
 from shared.pem import Pair
 from shared.plan import Call, Progress
-from shared.secrets import AGAIN, Problem
 from shared.testing.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import Fleet, certificate, der, secret, tls_secret
 from tests.unit.memcached.world import crew, plan, pod, resource

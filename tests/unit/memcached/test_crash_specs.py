@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.spec import MemcachedSpec
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.course import Course
 from shared.testing.outcome import HISTORY
 from shared.testing.play import Play, World

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.observe import Observed
+from shared.kubernetes.pods import Pod
 from shared.plan import Apply, Progress
-from shared.pods import Pod
 from tests.unit.memcached.world import EMPTY, plan, pod, resource, world
 
 THREE = tuple(pod(number) for number in (1, 2, 3))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.api import ADMISSION, API, Memcached
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.cases import Case
 from tests.memcached_cases import ACCEPTED, REFUSED
 

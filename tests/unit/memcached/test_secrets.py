@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.secrets import Secrets, fingerprint, judge
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.pem import Pair
 from tests.unit.memcached.fleet import certificate, der, secret, signer, tls_secret
 from tests.unit.memcached.world import resource

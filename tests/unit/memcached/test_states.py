@@ -6,7 +6,7 @@ from typing import Any
 
 from operators.memcached.secrets import judge
 from operators.memcached.states import STATES, states
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.states import DESIRED, PAUSED, READY, State
 from shared.states import STATES as COMMON
 from tests.unit.memcached.fleet import BEGINS, ENDS, certificate, tls_secret

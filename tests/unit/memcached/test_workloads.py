@@ -8,7 +8,7 @@ import pytest
 
 from operators.memcached.__main__ import controller
 from operators.memcached.observe import Observed
-from shared.kube import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.options import parse_options
 from shared.plan import Apply, Delete, Progress
 from shared.testing.harness import NAMESPACE, Harness

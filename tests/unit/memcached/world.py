@@ -10,9 +10,9 @@ from operators.memcached.api import Memcached
 from operators.memcached.observe import Crew, Observed
 from operators.memcached.plan import Planner
 from operators.memcached.resources import WORKLOADS
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 from shared.plan import Plan
-from shared.pods import Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLANNER = Planner(

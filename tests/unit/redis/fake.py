@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from operators.redis.database import PORT, Connect
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.harness import NOW
 from shared.testing.kubelet import Fate
 from shared.testing.requests import Aimed

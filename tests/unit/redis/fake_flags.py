@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 DATA = "/data"
 ENGINES = {"redis-server": "redis", "valkey-server": "valkey"}

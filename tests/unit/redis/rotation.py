@@ -23,10 +23,10 @@ from operators.redis.observe import Observed, Place
 from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.users import Passwords
 from shared import authority, pem
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 from shared.pem import Pair
 from shared.plan import Action, Patch, Step, WriteSecret
-from shared.pods import Pod
 from tests.unit.drawer import Drawer
 from tests.unit.redis.world import NOW, SETTINGS, UID
 

@@ -13,7 +13,7 @@ from operators.redis.moves import Move
 from operators.redis.slots import Slots
 from operators.redis.versions import Engine, Version, refusal
 from shared.crd import to_yaml
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.reference import HEADER, to_markdown
 from shared.spec import InvalidSpec
 from tests import redis_cases

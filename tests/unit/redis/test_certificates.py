@@ -8,7 +8,7 @@ import pytest
 
 from operators.redis import resources
 from operators.redis.certificates import Mounted, following, leaves, ordered
-from shared.secrets import encoded
+from shared.kubernetes.secrets import encoded
 from tests.unit.redis.rotation import certificate, wished
 from tests.unit.redis.world import NOW
 

@@ -13,7 +13,7 @@ from operators.redis.check import KEYS, SPEC, use
 from operators.redis.database import Access, Endpoint, Refused, Unreachable
 from operators.redis.slots import key_slot
 from shared.check import Failed, NotYet
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 
 CLUSTER: Obj = {"status": {"endpoints": [f"demo-{number}:6379" for number in range(3)]}}
 

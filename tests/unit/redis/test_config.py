@@ -12,7 +12,7 @@ from operators.redis import config
 from operators.redis.api import RedisCluster
 from operators.redis.config import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
 from operators.redis.directives import OURS
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.unit.redis.rotation import wished
 
 

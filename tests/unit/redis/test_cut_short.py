@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from shared.kube import Request
+from shared.kubernetes.client import Request
 from shared.testing.course import Course
 from shared.testing.disturbance import Disturbance
 from shared.testing.faults import CALL, Crash

@@ -9,7 +9,7 @@ from operators.redis.answers import Node
 from operators.redis.api import RedisCluster
 from operators.redis.observe import Observed
 from operators.redis.slots import Slots
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Progress, Step
 from tests.unit.redis.world import NEW, NEW_RECORDED, NOW, At, acts, cluster, formed, node_id, of, plan, seen, world
 

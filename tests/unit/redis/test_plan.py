@@ -18,9 +18,9 @@ from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.resources import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.scaling import masters
 from operators.redis.slots import Slots
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import Problem
 from shared.plan import Plan, Progress
-from shared.secrets import Problem
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

@@ -14,9 +14,9 @@ from operators.redis.config import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import ConfigTemplate, Observed, Place
 from operators.redis.provision import TEMPLATE_KEY
 from operators.redis.resources import CLUSTER_UID, CONFIG_MARK
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import Problem, content_of
 from shared.plan import PASS, Apply, Delete, Patch, Progress, WriteSecret
-from shared.secrets import Problem, content_of
 from tests.unit.redis.rotation import GIVEN, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS, UID
 

@@ -7,8 +7,8 @@ import pytest
 from operators.redis import resources
 from operators.redis.observe import Place
 from operators.redis.resources import CLIENTS, CLUSTER_UID, SERVES
-from shared.kube import Obj
-from shared.pods import Pod
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 from tests.unit.redis.rotation import wished
 from tests.unit.redis.world import UID
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.redis.api import ADMISSION, API, RedisCluster
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.redis_cases import NFS, SEED
 
 IDS = ("a" * 40, "b" * 40, "c" * 40)

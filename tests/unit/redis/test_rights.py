@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.faults import CALL
 from shared.testing.play import Play, World
 from shared.testing.requestlog import Write

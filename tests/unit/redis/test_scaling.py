@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operators.redis.slots import Slots
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Plan, Progress
 from tests.unit.redis.world import (
     ABSENT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from operators.redis.secrets import Secrets, judge, names, read
-from shared.kube import SECRET, Kube, Obj
-from shared.secrets import encoded
+from shared.kubernetes.client import SECRET, Kube, Obj
+from shared.kubernetes.secrets import encoded
 from shared.testing.apiserver import ApiServer
 from shared.testing.served import NAMESPACE
 from tests.unit.redis.rotation import GIVEN, OWN, Lab, certificate, wished

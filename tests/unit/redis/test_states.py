@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.redis.slots import SLOTS
 from operators.redis.states import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.states import DESIRED, PAUSED, READY, State
 from shared.states import STATES as COMMON
 from tests.unit.redis.test_recovery import LOSS

@@ -14,7 +14,7 @@ from operators.redis.resources import CERTIFICATE_MARK, CONFIG_MARK, SERVES, USE
 from operators.redis.secrets import Secrets
 from operators.redis.template import TEMPLATE
 from operators.redis.users import Passwords
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.unit.redis.rotation import GIVEN, Lab, wished
 
 

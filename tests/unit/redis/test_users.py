@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operators.redis.config import USERS_KEY
 from operators.redis.users import Former, Passwords
-from shared.secrets import encoded
+from shared.kubernetes.secrets import encoded
 from tests.unit.redis.world import NOW
 
 LATER = NOW + timedelta(minutes=10)

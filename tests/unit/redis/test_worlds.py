@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared import status
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
 from shared.testing.play import Play, World
 from shared.testing.scenario import Stage, Step, apply, later
 from tests.redis_scenarios import DISKS, NAME, NEW, OLD, REDIS, node

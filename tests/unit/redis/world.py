@@ -21,10 +21,10 @@ from operators.redis.settings import Settings
 from operators.redis.slots import SLOTS, Slots
 from operators.redis.template import TEMPLATE
 from operators.redis.users import Passwords
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
+from shared.kubernetes.secrets import encoded
 from shared.plan import Action, Plan
-from shared.pods import Pod
-from shared.secrets import encoded
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 JUST_NOW = "2026-01-01T11:59:30Z"

@@ -19,7 +19,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from shared.authority import fulfil
 from shared.certificates import SelfMade
-from shared.kube import SECRET, Kind, Kube, KubeError, Obj, Request, Response, Transport
+from shared.kubernetes.client import SECRET, Kind, Kube, KubeError, Obj, Request, Response, Transport
 from shared.rotation import Made, Order
 from shared.store import SharedSecret
 from shared.testing import ApiServer, Served

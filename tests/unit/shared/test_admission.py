@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from shared.admission import DEFAULT, LARGEST, VALIDATE, json_patch, routes
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.spec import Admission, Review
 
 KIND = Kind("example.com", "v1", "Cup", "cups")

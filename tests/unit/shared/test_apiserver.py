@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.kube import (
+from shared.kubernetes.client import (
     DEPLOYMENT,
     POD,
     SERVICE,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.testing.apply import (
     FieldConflict,
     Manager,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.cache import Cache, Relist
-from shared.kube import POD, Kind, Obj, Unavailable
-from shared.ownership import INSTANCE, MANAGED_BY, key_of
+from shared.kubernetes.client import POD, Kind, Obj, Unavailable
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, key_of
 from shared.queue import Key
 
 THING = Kind("example.com", "v1", "Thing", "things")

@@ -21,7 +21,7 @@ from prometheus_client import REGISTRY
 from shared import pem
 from shared.authority import authority, issue
 from shared.certificates import Certificates, Mounted, SelfMade, certificates_of, make
-from shared.kube import SECRET, Conflict, Forbidden, Kube, NotFound, Request, Response
+from shared.kubernetes.client import SECRET, Conflict, Forbidden, Kube, NotFound, Request, Response
 from shared.options import parse_options
 from shared.pem import Pair
 from shared.rotation import LIFETIME, Order

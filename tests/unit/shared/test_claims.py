@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Forbidden, NotFound, Obj
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Forbidden, NotFound, Obj
 from shared.testing import ApiServer, Workloads
 from shared.testing.kubelet import Exit, Fate
 from shared.testing.served import STORAGE_CLASS

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from shared.crd import Column, Resource, Scale, structural, to_dict, to_yaml
-from shared.kube import Kind
+from shared.kubernetes.client import Kind
 from shared.podspec import OPAQUE, PodSettings, Quantity
 from shared.spec import Rule, SpecModel, Status
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.deadlines import Deadline
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.plan import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -16,7 +16,7 @@ from aiohttp import web
 from e2e.cluster.network import free_ports
 from shared import endpoints, profiling
 from shared.endpoints import VERDICT_AGE, VERDICTS, Guard
-from shared.kube import Kube, Obj, Request, Response, Unavailable
+from shared.kubernetes.client import Kube, Obj, Request, Response, Unavailable
 
 PATH = "/metrics"
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shared.events import Event, Recorder
-from shared.kube import Kube, Request, Response
+from shared.kubernetes.client import Kube, Request, Response
 
 
 class Held:

@@ -11,7 +11,7 @@ from shared import metrics, status
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
-from shared.kube import (
+from shared.kubernetes.client import (
     EVENT,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -25,7 +25,7 @@ from shared.kube import (
     Obj,
     Unavailable,
 )
-from shared.ownership import NotOurs, Owner
+from shared.kubernetes.ownership import NotOurs, Owner
 from shared.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
 from shared.spec import InvalidSpec
 from shared.testing.faults import requests

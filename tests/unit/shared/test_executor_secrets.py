@@ -13,8 +13,8 @@ from shared import pem
 from shared.authority import fulfil
 from shared.certificates import make
 from shared.executor import CertificateNotMade
-from shared.kube import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Conflict, Forbidden, Obj
-from shared.ownership import NotOurs
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Conflict, Forbidden, Obj
+from shared.kubernetes.ownership import NotOurs
 from shared.plan import Apply, Patch, WriteSecret
 from shared.rotation import Made, Order
 from shared.testing.harness import NAMESPACE

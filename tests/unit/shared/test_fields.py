@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.fields import changed_by, difference, record_of, trim
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.managed_fields import changed_by, difference, record_of, trim
 from shared.testing.requests import merge_patch
 
 MANAGER = "memcached-operator"

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.events import Recorder
-from shared.kube import DEPLOYMENT, EVENT, LEASE, Kube, Obj, Request, Response, Transport, Unavailable
+from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Kube, Obj, Request, Response, Transport, Unavailable
 from shared.leadership import Fence, Leadership, Sight, Times, claim, release, unopposed
 from shared.testing import ApiServer, requests
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from shared.kube import SERVICE
+from shared.kubernetes.client import SERVICE
 from shared.plan import PASS, Apply, Progress, Step, StepOf, follow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import Obj
-from shared.pods import Pod
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
 
 
 def obj(ready: str = "True", reason: str = "", *, controller: str = "", **containers: bool) -> Obj:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from shared.podspec import PodDisruptionBudget
 
 

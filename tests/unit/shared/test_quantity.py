@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from shared.quantity import parse_quantity
+from shared.kubernetes.quantity import parse_quantity
 
 
 @pytest.mark.parametrize(

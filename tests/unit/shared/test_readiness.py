@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.controller import Controller
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.plan import Plan, Progress, Verdict
 from shared.queue import Key
 from shared.readiness import Readiness

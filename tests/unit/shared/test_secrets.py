@@ -9,9 +9,9 @@ from functools import cache
 import pytest
 
 from shared import authority
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import Wrong, digest, key_of, texts, wrong_with_hosts, wrong_with_pair
 from shared.pem import Pair
-from shared.secrets import Wrong, digest, key_of, texts, wrong_with_hosts, wrong_with_pair
 
 NOW = datetime.now(UTC)
 WHENEVER = True

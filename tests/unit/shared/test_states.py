@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from shared import states
 from shared.cache import Cache
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.queue import Key
 from shared.states import DESIRED, PAUSED, Sample, State
 

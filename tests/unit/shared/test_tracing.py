@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from shared import tracing
 from shared.cache import Cache
 from shared.controller import Controller
-from shared.kube import Kind, Kube, Obj
+from shared.kubernetes.client import Kind, Kube, Obj
 from shared.logs import JsonFormatter
 from shared.plan import Plan, Verdict
 from shared.testing.harness import Harness

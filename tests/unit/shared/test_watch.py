@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.cache import Cache
-from shared.kube import POD, Kind, Obj
+from shared.kubernetes.client import POD, Kind, Obj
 from shared.queue import Key
 from shared.watch import Entered
 

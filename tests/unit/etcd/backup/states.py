@@ -11,7 +11,7 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup_api import SCHEDULED, EtcdBackup
 from operators.etcd.database import Status
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
 
 VOLUME: Obj = {"volume": {"claimName": "snapshots", "path": "etcd"}}

@@ -15,9 +15,9 @@ from operators.etcd.backup_api import EtcdBackup
 from operators.etcd.database import CORRUPT
 from operators.etcd.settings import Settings
 from shared import status
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import Problem
 from shared.plan import Apply, Delete, Plan, Progress
-from shared.secrets import Problem
 from tests.unit.etcd.backup.states import (
     BEGAN,
     BUCKET,

@@ -15,7 +15,7 @@ from operators.etcd.backup.plan import ATTEMPTS, BACKOFF
 from operators.etcd.backup_api import API, EtcdBackup
 from operators.etcd.secrets import Secrets
 from operators.etcd.start import New
-from shared.kube import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, NotFound, Obj
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, NotFound, Obj
 from shared.testing.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness import NAMESPACE, Harness
 from shared.testing.kubelet import Exit, Fate

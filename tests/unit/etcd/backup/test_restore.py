@@ -17,9 +17,9 @@ from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
 from operators.etcd.start import Closed, New
 from operators.etcd.stores import S3, VolumeStore
-from shared.kube import Obj
+from shared.kubernetes.client import Obj
+from shared.kubernetes.secrets import Problem
 from shared.plan import PASS, Action, Apply, Delete, Progress, Step
-from shared.secrets import Problem
 from tests.unit.etcd.backup.states import at, ended, failed, leaving, there
 from tests.unit.etcd.world import (
     ABSENT,

@@ -16,8 +16,8 @@ from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
 from operators.etcd.backup_api import API, SCHEDULED, EtcdBackup
 from operators.etcd.observe import Observed
-from shared.kube import Obj
-from shared.ownership import key_of
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import key_of
 from shared.plan import PASS, Action, Apply, Delete
 from shared.queue import Key
 from tests.unit.etcd.backup.states import VOLUME

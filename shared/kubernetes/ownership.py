@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.kube import Kind, Obj
+from shared.kubernetes.client import Kind, Obj
 from shared.queue import Key
 
 NAME = "app.kubernetes.io/name"

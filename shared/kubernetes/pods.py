@@ -8,8 +8,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared import ownership, status
-from shared.kube import Obj, annotation
+from shared import status
+from shared.kubernetes import ownership
+from shared.kubernetes.client import Obj, annotation
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
 """Reasons of a waiting container that are no trouble."""

@@ -6,7 +6,7 @@ are not used, and its `ApiClient` is passed by: at each request it looks for pro
 
 from __future__ import annotations
 
-import shared.lean  # noqa: F401
+import shared.kubernetes.lean  # noqa: F401
 
 # isort: split
 import asyncio
@@ -23,7 +23,7 @@ from kubernetes.aio.client import Configuration as Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from shared import metrics
-from shared.kube import SERVICE_ACCOUNT, KubeError, Request, Response, Transport, Unavailable
+from shared.kubernetes.client import SERVICE_ACCOUNT, KubeError, Request, Response, Transport, Unavailable
 
 AGENT = "platform-operators"
 

@@ -14,8 +14,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shared.kube import Obj
-from shared.quantity import parse_quantity
+from shared.kubernetes.client import Obj
+from shared.kubernetes.quantity import parse_quantity
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 _DEFAULT_KEYS = {"protocol": "TCP"}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared import pem
-from shared.kube import SECRET, Kube, NotFound, Obj
+from shared.kubernetes.client import SECRET, Kube, NotFound, Obj
 
 CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
 """Keys of a Secret with a certificate, as cert-manager and others write them."""

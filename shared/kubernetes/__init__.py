@@ -1,0 +1,1 @@
+"""The Kubernetes API: the client and its transport, owned objects, managed fields, pods."""
