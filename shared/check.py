@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared import logs, status
+from shared import logs
 from shared.kubernetes.client import AlreadyExists, Kind, Kube, KubeError, NotFound, Obj, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.status import conditions
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +98,11 @@ class Check:
 
     async def _ready(self, kube: Kube, namespace: str, name: str) -> Obj:
         seen = await kube.get(self.kind, namespace, name)
-        if status.is_current(seen) and status.is_true(seen, status.READY):
+        if conditions.is_current(seen) and conditions.is_true(seen, conditions.READY):
             return seen
         said = (
-            status.condition(seen, status.READY).get("message") or "No operator has said anything of it: see its log."
+            conditions.condition(seen, conditions.READY).get("message")
+            or "No operator has said anything of it: see its log."
         )
         raise NotYet(f"{self.kind.name} {namespace}/{name} is not Ready: {said}")
 

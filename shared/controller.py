@@ -14,7 +14,7 @@ from shared.kubernetes.client import Kind, Kube, Obj
 from shared.plan import Call, Plan
 from shared.queue import Key
 from shared.rotation import Made, Order
-from shared.states import Sample
+from shared.status.resource_metrics import Sample
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")

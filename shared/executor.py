@@ -15,12 +15,12 @@ from shared import tracing
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
-from shared.events import Event, Recorder
 from shared.kubernetes import client, managed_fields, ownership, secrets
 from shared.kubernetes.client import SECRET, Kind, Kube, Obj
 from shared.plan import Action, Apply, Call, Delete, Patch, WriteSecret
 from shared.queue import Key
 from shared.rotation import Order
+from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from shared import crd, status
+from shared import crd
 from shared.kubernetes.client import CRD, Forbidden, Kind, Kube, KubeError, NotFound, Unavailable
+from shared.status import conditions
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +19,7 @@ async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
         applied = await kube.apply(CRD, crd.to_dict(resource))
         name = applied["metadata"]["name"]
         for _ in range(100):
-            if status.is_true(applied, "Established") and await _is_served(kube, resource.kind):
+            if conditions.is_true(applied, "Established") and await _is_served(kube, resource.kind):
                 log.info("CRD %s is served", name)
                 break
             await asyncio.sleep(0.1)

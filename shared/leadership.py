@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from shared import metrics
-from shared.events import Event, Recorder
 from shared.kubernetes.client import (
     LEASE,
     Conflict,
@@ -43,6 +42,7 @@ from shared.kubernetes.client import (
     Transport,
     Unavailable,
 )
+from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)
 

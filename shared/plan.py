@@ -198,7 +198,7 @@ class Plan:
     Attributes:
         actions: in order; writes that change nothing are skipped.
         verdict: how far the resource is, and why.
-        status: the resource's whole status, without conditions (`shared.status` adds them).
+        status: the resource's whole status, without conditions (`shared.status.conditions` adds them).
         requeue: seconds after which to look again.
     """
 

@@ -17,10 +17,9 @@ from typing import Any
 
 from aiohttp import web
 
-from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, states, tracing
+from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, tracing
 from shared.certificates import Certificates, certificates_of
 from shared.controller import Controller
-from shared.events import Recorder
 from shared.executor import Permit, always
 from shared.kubernetes.client import Kube, KubeError, Transport
 from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
@@ -29,6 +28,8 @@ from shared.options import Options, parse_options
 from shared.queue import Key, Queue
 from shared.reconciler import Reconciler
 from shared.spec import Admission
+from shared.status import resource_metrics
+from shared.status.events import Recorder
 from shared.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -123,10 +124,10 @@ class Lane:
         return self.cache.keys(self.controller.kind)
 
     @property
-    def resources(self) -> states.Resources:
+    def resources(self) -> resource_metrics.Resources:
         """Its resources, as metrics show them."""
         kind, seen = self.controller.kind, self._reconciler.certificate_expiry
-        return states.Resources(kind, lambda: self.cache.all(kind), self.controller.states, seen)
+        return resource_metrics.Resources(kind, lambda: self.cache.all(kind), self.controller.states, seen)
 
     def open(self, workers: int) -> set[asyncio.Task[None]]:
         """Look at every resource, by so many workers."""
@@ -272,7 +273,7 @@ class Process:
         """Reconcile until we no longer lead, or are told to end."""
         workers = {task for lane in self._lanes for task in lane.open(self._options.workers)}
         try:
-            with states.shown(*(lane.resources for lane in self._lanes)):
+            with resource_metrics.shown(*(lane.resources for lane in self._lanes)):
                 await asyncio.wait({lost, *workers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for lane in self._lanes:

@@ -13,18 +13,19 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared import metrics, status, tracing
+from shared import metrics, tracing
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
-from shared.events import Event, Recorder
 from shared.executor import Executor, Permit, always
 from shared.kubernetes import client, ownership
 from shared.kubernetes.client import Kube, Obj
 from shared.plan import Plan, Progress, Verdict
 from shared.queue import Key, Queue
-from shared.readiness import Readiness
 from shared.spec import InvalidSpec
+from shared.status import conditions
+from shared.status.events import Event, Recorder
+from shared.status.readiness import Readiness
 
 log = logging.getLogger(__name__)
 
@@ -155,8 +156,8 @@ class Reconciler:
         Returns:
             Whether there still is a resource.
         """
-        composed = status.compose(resource, reported, verdict, client.now_rfc3339())
-        patch = status.change(resource, composed)
+        composed = conditions.compose(resource, reported, verdict, client.now_rfc3339())
+        patch = conditions.change(resource, composed)
         if patch is None:
             return True
         metadata = resource["metadata"]
@@ -168,7 +169,7 @@ class Reconciler:
             await self._cache.written(kind, namespace, name, write)
         except client.NotFound:
             return False
-        if status.condition(resource, status.READY).get("reason") != verdict.reason:
+        if conditions.condition(resource, conditions.READY).get("reason") != verdict.reason:
             log.info("%s: %s: %s", _key(resource), verdict.reason, verdict.message)
             self._recorder.record(Event.about(resource, verdict.reason, verdict.message, warning=verdict.warning))
         return True

@@ -32,7 +32,7 @@ from operators.etcd.membership import hand_over
 from operators.etcd.observe import Observed, Place, endpoints
 from shared.kubernetes.client import Obj
 from shared.plan import PASS, Progress, Step
-from shared.status import announced
+from shared.status.conditions import announced
 
 INCONSISTENT = "found data inconsistency with peers"
 """What etcd ends with where its data differs from a peer's, as it starts."""

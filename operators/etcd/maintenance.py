@@ -22,7 +22,7 @@ from operators.etcd.observe import Observed, Place, endpoints
 from operators.etcd.resources import CONTAINER, endpoint
 from shared.plan import PASS, Progress, Step
 from shared.schedule import last_due
-from shared.status import READY, announced, condition
+from shared.status.conditions import READY, announced, condition
 
 OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"
 

@@ -33,7 +33,7 @@ from operators.etcd.resources import CLIENTS, SERVES
 from operators.etcd.start import Closed
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.plan import PASS, Action, Delete, Patch, Progress, Step
-from shared.status import announced
+from shared.status.conditions import announced
 
 SOON = 1.0
 """Seconds until etcd is asked again about what moves in it alone: no watch tells of that."""

@@ -50,9 +50,9 @@ from operators.etcd.rolling import (
     who_is_down,
 )
 from operators.etcd.settings import Settings
-from shared.deadlines import Deadline
 from shared.kubernetes.client import STATEFUL_SET
 from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
+from shared.status.deadlines import Deadline
 
 CREATING, RESTORING, SCALING, UPDATING, DEGRADED = "Creating", "Restoring", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"

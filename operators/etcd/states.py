@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from operators.etcd.backup_api import COMPLETE
 from shared.kubernetes.client import Obj
-from shared.states import DESIRED, PAUSED, READY, Sample, State, timestamp
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State, timestamp
 
 MEMBERS = State(
     "platform_etcd_members",

@@ -12,12 +12,12 @@ from operators.memcached.certificates import Connect, Served, served
 from operators.memcached.resources import WORKLOADS
 from operators.memcached.secrets import Secrets, read
 from operators.memcached.template import CONTAINER
-from shared import status
 from shared.cache import Cache
 from shared.kubernetes import ownership
 from shared.kubernetes.client import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
 from shared.kubernetes.pods import Pod
 from shared.queue import Key
+from shared.status import conditions
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Crew:
 
         A StatefulSet says so in events alone.
         """
-        failure = status.condition(self.workload or {}, "ReplicaFailure")
+        failure = conditions.condition(self.workload or {}, "ReplicaFailure")
         if failure.get("status") != "True":
             return ""
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")

@@ -10,11 +10,11 @@ from operators.memcached.api import Memcached, validate
 from operators.memcached.certificates import PATIENCE, RefreshCertificates
 from operators.memcached.observe import Observed
 from shared import provision
-from shared.deadlines import Deadline
 from shared.image import Image
 from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text
 from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
+from shared.status.deadlines import Deadline
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from operators.memcached.api import default
 from shared.kubernetes.client import Obj
-from shared.states import DESIRED, PAUSED, READY, Sample, State
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
 STATES: tuple[State, ...] = ()
 """Those that no other operator has."""

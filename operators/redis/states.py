@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from operators.redis.reported import recorded_nodes
 from operators.redis.slots import SLOTS, Slots
 from shared.kubernetes.client import Obj
-from shared.states import DESIRED, PAUSED, READY, Sample, State
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
 MASTERS = State("platform_redis_masters", "Masters of a RedisCluster that own slots.")
 SLOT_COUNT = State(

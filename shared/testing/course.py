@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared import metrics, status
+from shared import metrics
 from shared.kubernetes.client import POD, Obj, resource_version
+from shared.status import conditions
 from shared.testing.harness import View, look
 from shared.testing.outcome import Reference
 from shared.testing.play import Play, World
@@ -152,9 +153,9 @@ async def _given(world: World, scenario: Scenario) -> World:
 
 
 def _require_end(scenario: Scenario, stage: Stage) -> None:
-    reasons = {str(status.condition(found, status.READY).get("reason", "")) for found in stage.find()}
+    reasons = {str(conditions.condition(found, conditions.READY).get("reason", "")) for found in stage.find()}
     wanted = {scenario.ends} if scenario.ends else set()
-    said = [status.condition(found, status.READY).get("message", "") for found in stage.find()]
+    said = [conditions.condition(found, conditions.READY).get("message", "") for found in stage.find()]
     assert reasons == wanted, (
         f"{scenario}: {story((*scenario.given, *scenario.steps))}: ends with {sorted(reasons) or 'no resource'} rather "
         f"than {scenario.ends or 'no resource'}: {said}"

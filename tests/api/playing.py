@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
-from shared import process, status
+from shared import process
 from shared.kubernetes.client import POD, Kind, KubeError
+from shared.status import conditions
 from shared.testing import garbage
 from shared.testing.course import panics
 from shared.testing.faults import Faults, writes
@@ -186,7 +187,7 @@ class Run:
 
     def _told(self) -> bool:
         """Whether every status tells of the newest spec."""
-        return not self._here or all(map(status.is_current, self.world.listed(self.cast.kind)))
+        return not self._here or all(map(conditions.is_current, self.world.listed(self.cast.kind)))
 
     @property
     def _polls(self) -> bool:
@@ -197,7 +198,7 @@ class Run:
         """Whether no resource waits for what a timer would bring."""
         if not self._polls or not self._here:
             return True
-        return not any(status.is_true(found, status.RECONCILING) for found in self.world.listed(self.cast.kind))
+        return not any(conditions.is_true(found, conditions.RECONCILING) for found in self.world.listed(self.cast.kind))
 
     def _require_safe(self) -> None:
         """Make sure that nothing was done to the database that must not.
@@ -270,7 +271,7 @@ def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int, cast: Cast)
         run.go(scenario.given)
         begins = len(run.wrote)
         run.go(scenario.steps)
-        reasons = {status.condition(found, status.READY).get("reason") for found in run.world.listed(cast.kind)}
+        reasons = {conditions.condition(found, conditions.READY).get("reason") for found in run.world.listed(cast.kind)}
         assert reasons == ({scenario.ends} if scenario.ends else set()), f"{scenario} ends with {reasons}"
         return run.outcome, run.wrote[begins:]
     finally:

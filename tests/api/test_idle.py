@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from shared.kubernetes.client import DEPLOYMENT, SERVICE
-from shared.status import READY, is_true
+from shared.status.conditions import READY, is_true
 from tests.api.gate import Gate
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World

@@ -14,7 +14,6 @@ import pytest
 from pydantic import Field
 
 from e2e.cluster.controlplane import ControlPlane
-from shared import status
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.crd import Resource
@@ -25,6 +24,7 @@ from shared.plan import PASS, Apply, Plan, Step, follow
 from shared.process import Operator as Parts
 from shared.queue import Key
 from shared.spec import CustomResource, SpecModel, Status, parse
+from shared.status import conditions
 from tests.api.gate import Gate
 from tests.api.running import Operator
 from tests.api.world import World
@@ -135,11 +135,11 @@ def apply(world: World, of: Resource, name: str, **spec: Any) -> None:
 
 
 def ready(world: World, of: Resource, name: str) -> bool:
-    return status.is_true(world.get(of.kind, name), status.READY)
+    return conditions.is_true(world.get(of.kind, name), conditions.READY)
 
 
 def services(world: World, of: Resource, name: str) -> str:
-    return str(status.condition(world.get(of.kind, name), status.READY).get("message"))
+    return str(conditions.condition(world.get(of.kind, name), conditions.READY).get("message"))
 
 
 def test_resources_of_one_name_have_each_their_own(world: World, both: Both) -> None:

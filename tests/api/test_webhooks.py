@@ -22,11 +22,12 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
-from shared import pem, status
+from shared import pem
 from shared.certificates import SelfMade
 from shared.kubernetes.client import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.process import LINGER
+from shared.status import conditions
 from shared.store import SharedSecret
 from shared.testing import Actor
 from shared.trust import MUTATING, VALIDATING, Clients
@@ -167,7 +168,7 @@ def test_with_the_webhook_down_a_bad_resource_lands_and_the_reconcile_refuses_it
             world.eventually(lambda: _asked(world, "Ignore"))
             world.create(**BAD)
             world.eventually(lambda: world.reason() == "InvalidSpec")
-            assert world.condition(of=status.STALLED)["status"] == "True"
+            assert world.condition(of=conditions.STALLED)["status"] == "True"
             assert f"spec.maxItemSizeMB: {SENTENCE}" in world.condition()["message"]
     finally:
         operator.stop()

@@ -12,7 +12,6 @@ from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached.api import API
 from operators.redis import api as redis
-from shared import status
 from shared.kubernetes.client import (
     AUTOSCALER,
     DEPLOYMENT,
@@ -26,6 +25,7 @@ from shared.kubernetes.client import (
     NotFound,
     Obj,
 )
+from shared.status import conditions
 from shared.testing import Actor, Workloads
 from shared.testing.kubelet import Processes
 from shared.testing.served import NAMESPACE
@@ -121,8 +121,8 @@ class World:
     def listed(self, kind: Kind) -> list[Obj]:
         return self.person.list(kind, self.namespace)
 
-    def condition(self, name: str = "cache", *, of: str = status.READY) -> Obj:
-        return status.condition(self.find(MEMCACHED, name) or {}, of)
+    def condition(self, name: str = "cache", *, of: str = conditions.READY) -> Obj:
+        return conditions.condition(self.find(MEMCACHED, name) or {}, of)
 
     def reason(self, name: str = "cache") -> str:
         """What the Ready condition gives as its reason; empty while there is none."""
@@ -132,7 +132,7 @@ class World:
         """Ready, and that of the newest spec."""
         obj = self.find(MEMCACHED, name) or {"metadata": {}}
         current = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation")
-        return current and status.is_true(obj, status.READY)
+        return current and conditions.is_true(obj, conditions.READY)
 
     def events(self, name: str = "cache", reason: str = "") -> list[Obj]:
         """What was told of a resource, in order."""

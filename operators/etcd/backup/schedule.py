@@ -17,11 +17,11 @@ from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup_api import API, COMPLETE, FAILED, PENDING, SCHEDULED
 from operators.etcd.settings import Settings
-from shared import status
 from shared.kubernetes.client import Obj
 from shared.plan import PASS, Apply, Delete, Step
 from shared.schedule import last_due, next_due
 from shared.spec import as_object
+from shared.status import conditions
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Observed
@@ -79,7 +79,7 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
 def failing(seen: Observed) -> str:
     """What is said of a cluster whose last snapshot by the clock failed, or cannot be taken; empty if all is well."""
     last = max(seen.backup.scheduled, key=_name, default=None)
-    said = status.condition(last, status.READY).get("message") if last else None
+    said = conditions.condition(last, conditions.READY).get("message") if last else None
     if last is None or not said:
         return ""
     if _is_over(last):

@@ -15,9 +15,9 @@ from operators.etcd import resources, start
 from operators.etcd.api import EtcdCluster
 from operators.etcd.calls import AddLearner, MoveLeader, Promote, Remove
 from operators.etcd.database import Member
-from shared import status
 from shared.kubernetes.client import Obj
 from shared.plan import Action, Apply, Delete, Patch, Plan
+from shared.status import conditions
 from tests.unit.etcd.abstract_view import observe
 from tests.unit.etcd.world import PLANNER, UID
 
@@ -156,7 +156,7 @@ class World:
                         return None
             if not changed:
                 break
-        self.status = status.compose(resource.obj, made.status, made.verdict, self.now.isoformat())
+        self.status = conditions.compose(resource.obj, made.status, made.verdict, self.now.isoformat())
         return made
 
     def act(self, action: Action) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared import status
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
+from shared.status import conditions
 from shared.testing.play import Play, World
 from shared.testing.scenario import Step, later, untold
 from tests.etcd_scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, gone, member
@@ -35,7 +35,7 @@ async def test_an_operator_that_is_cut_off_takes_nothing_away(wish: Step) -> Non
     [kept] = play.stage.find(STATEFUL_SET)
     assert kept["spec"]["replicas"] == 3
     [found] = play.stage.find()
-    assert status.condition(found, status.READY)["status"] == "False"
+    assert conditions.condition(found, conditions.READY)["status"] == "False"
     await play.go((cut_off(off=False),))
     [found] = play.stage.find()
-    assert status.condition(found, status.READY)["reason"] == "Ready"
+    assert conditions.condition(found, conditions.READY)["reason"] == "Ready"

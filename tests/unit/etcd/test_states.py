@@ -22,8 +22,8 @@ from operators.etcd.states import (
     cluster_states,
 )
 from shared.kubernetes.client import Obj
-from shared.states import DESIRED, PAUSED, READY, State
-from shared.states import STATES as COMMON
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
+from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.etcd.world import DOWN, LEARNER, VOTER, At, cluster, member_id, plan, seen
 
 Told = dict[tuple[State, tuple[str, ...]], float | None]

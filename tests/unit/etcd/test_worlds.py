@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.etcd.log import SNAPSHOT_EACH
-from shared import status
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
+from shared.status import conditions
 from shared.testing.play import Play, World
 from shared.testing.scenario import Stage, Step, apply, later
 from tests.etcd_scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member
@@ -187,7 +187,7 @@ async def course(size: int, version: str, happens: list[Event]) -> Play:
 
 def told(play: Play) -> Obj:
     [found] = play.stage.find()
-    return status.condition(found, status.READY)
+    return conditions.condition(found, conditions.READY)
 
 
 async def require_well(play: Play) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from operators.memcached.secrets import judge
 from operators.memcached.states import STATES, states
 from shared.kubernetes.client import Obj
-from shared.states import DESIRED, PAUSED, READY, State
-from shared.states import STATES as COMMON
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
+from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.memcached.fleet import BEGINS, ENDS, certificate, tls_secret
 from tests.unit.memcached.world import resource
 

@@ -8,8 +8,8 @@ from typing import Any
 from operators.redis.slots import SLOTS
 from operators.redis.states import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
 from shared.kubernetes.client import Obj
-from shared.states import DESIRED, PAUSED, READY, State
-from shared.states import STATES as COMMON
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
+from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.redis.test_recovery import LOSS
 from tests.unit.redis.test_scaling import JOINED, planned
 from tests.unit.redis.world import At, formed, plan, replica, world

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared import status
 from shared.plan import Verdict
+from shared.status import conditions
 from tests.unit.redis.world import ABSENT, NEW, At, cluster, formed, node_id, plan, replica, seen, world
 
 M0, M1, M2, R0, R1, R2 = formed()
@@ -72,7 +72,7 @@ def test_the_status_of_a_cluster_as_wanted_does_not_move() -> None:
 
 def test_instances_and_conditions_stand_in_one_list() -> None:
     resource, found = world(*formed())
-    composed = status.compose(resource.obj, plan(resource, found).status, Verdict(), "2026-01-01T12:00:00Z")
+    composed = conditions.compose(resource.obj, plan(resource, found).status, Verdict(), "2026-01-01T12:00:00Z")
     assert [entry["type"] for entry in composed["conditions"]][-3:] == ["Ready", "Reconciling", "Stalled"]
     again = cluster(*formed(), status=composed)
     assert len(again.recorded_nodes) == 6

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared import status
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
+from shared.status import conditions
 from shared.testing.play import Play, World
 from shared.testing.scenario import Stage, Step, apply, later
 from tests.redis_scenarios import DISKS, NAME, NEW, OLD, REDIS, node
@@ -223,7 +223,7 @@ async def course(kind: Kind, replicas: int, happens: list[Event]) -> Play:
 
 def told(play: Play) -> Obj:
     [found] = play.stage.find()
-    return status.condition(found, status.READY)
+    return conditions.condition(found, conditions.READY)
 
 
 async def require_well(play: Play) -> None:

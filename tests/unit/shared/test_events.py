@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.events import Event, Recorder
 from shared.kubernetes.client import Kube, Request, Response
+from shared.status.events import Event, Recorder
 
 
 class Held:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from shared import metrics, status
+from shared import metrics
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
@@ -28,6 +28,7 @@ from shared.kubernetes.client import (
 from shared.kubernetes.ownership import NotOurs, Owner
 from shared.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
 from shared.spec import InvalidSpec
+from shared.status import conditions
 from shared.testing.faults import requests
 from shared.testing.harness import NAMESPACE, Harness
 
@@ -309,22 +310,22 @@ async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -
 @pytest.mark.parametrize("where", ["looks", "shakes"])
 async def test_a_database_that_does_not_answer_is_told_by_its_own_name_once_it_lasts(room: Room, where: str) -> None:
     await room.plan()
-    assert status.is_true(room.harness.resource("a"), status.READY)
+    assert conditions.is_true(room.harness.resource("a"), conditions.READY)
     panics = metrics.PANICS.labels(controller="box")._value.get()
     setattr(room.boxes, where, BoxTrouble("no answer from a-0 within 5 s"))
     said = []
     for _ in range(3):
         assert await room.plan(Shake()) == ["error"]
-        said.append(status.condition(room.harness.resource("a"), status.READY))
+        said.append(conditions.condition(room.harness.resource("a"), conditions.READY))
     assert [condition["reason"] for condition in said] == ["Ready", "Ready", "BoxTrouble"]
     assert (said[-1]["status"], said[-1]["message"]) == ("False", "no answer from a-0 within 5 s")
     assert metrics.PANICS.labels(controller="box")._value.get() == panics
     setattr(room.boxes, where, None)
     assert await room.plan() == ["success"]
-    assert status.is_true(room.harness.resource("a"), status.READY)
+    assert conditions.is_true(room.harness.resource("a"), conditions.READY)
 
 
 async def test_a_spec_that_cannot_be_read_is_no_trouble_of_the_database(room: Room) -> None:
     room.boxes.looks = InvalidSpec("spec.lid: no such lid")
     assert await room.plan() == ["terminal_error"]
-    assert status.condition(room.harness.resource("a"), status.STALLED)["reason"] == "InvalidSpec"
+    assert conditions.condition(room.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"

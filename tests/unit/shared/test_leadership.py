@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from shared.events import Recorder
 from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Kube, Obj, Request, Response, Transport, Unavailable
 from shared.leadership import Fence, Leadership, Sight, Times, claim, release, unopposed
+from shared.status.events import Recorder
 from shared.testing import ApiServer, requests
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

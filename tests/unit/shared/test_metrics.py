@@ -17,10 +17,11 @@ import operators.redis.states
 from operators.etcd import __main__ as etcd
 from operators.memcached import __main__ as memcached
 from operators.redis import __main__ as redis
-from shared import metrics, states
+from shared import metrics
 from shared.options import parse_options
 from shared.process import Operator
-from shared.states import State
+from shared.status import resource_metrics
+from shared.status.resource_metrics import State
 
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 OWN = {
@@ -28,7 +29,7 @@ OWN = {
     etcd.OPERATOR.name: operators.etcd.states.STATES,
     redis.OPERATOR.name: operators.redis.states.STATES,
 }
-STATES: tuple[State, ...] = (*states.STATES, *(state for own in OWN.values() for state in own))
+STATES: tuple[State, ...] = (*resource_metrics.STATES, *(state for own in OWN.values() for state in own))
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
 
 
@@ -78,7 +79,7 @@ def test_every_state_has_a_name_of_its_own() -> None:
 def test_a_state_is_named_as_prometheus_wants_it(state: State) -> None:
     assert re.fullmatch(r"platform_(resource|etcd|redis|memcached)_[a-z]+(_[a-z]+)*", state.name)
     assert not state.name.endswith(("_total", "_count", "_sum", "_bucket")), "these are of counters and histograms"
-    assert not set(state.labels) & {*states.RESOURCE, "job", "instance", "le", "quantile"}
+    assert not set(state.labels) & {*resource_metrics.RESOURCE, "job", "instance", "le", "quantile"}
     assert state.name.endswith("_seconds") == ("Unix time" in state.description)
     assert state.description.endswith(".")
 
@@ -99,5 +100,5 @@ def test_every_operator_tells_of_its_resources_and_when_their_certificates_end(
     for controller in operator.controllers(options):
         told |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
         assert list(controller.certificate_ends(seen)) == ([ends] if controller.kind.name in with_certificates else [])
-    assert {states.DESIRED, states.READY, states.PAUSED} <= told
-    assert told - set(states.STATES) == set(OWN[operator.name])
+    assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= told
+    assert told - set(resource_metrics.STATES) == set(OWN[operator.name])

@@ -12,7 +12,7 @@ from shared.controller import Controller
 from shared.kubernetes.client import Kind, Obj
 from shared.plan import Plan, Progress, Verdict
 from shared.queue import Key
-from shared.readiness import Readiness
+from shared.status.readiness import Readiness
 from shared.testing.harness import Harness
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

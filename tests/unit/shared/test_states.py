@@ -12,11 +12,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from shared import states
 from shared.cache import Cache
 from shared.kubernetes.client import Kind, Obj
 from shared.queue import Key
-from shared.states import DESIRED, PAUSED, Sample, State
+from shared.status import resource_metrics
+from shared.status.resource_metrics import DESIRED, PAUSED, Sample, State
 
 THING = Kind("test.example.com", "v1", "Thing", "things")
 PARTS = State("platform_thing_parts", "Parts of a Thing.", ("role",))
@@ -53,7 +53,7 @@ class Exposed:
         )
         self.expiry: dict[Key, float] = {}
         self.registry = CollectorRegistry(auto_describe=True)
-        self.resources = states.Resources(THING, lambda: self.cache.all(THING), of_thing, self.expiry)
+        self.resources = resource_metrics.Resources(THING, lambda: self.cache.all(THING), of_thing, self.expiry)
 
     def scrape(self, accept: str = "") -> Series:
         encode, _ = choose_encoder(accept)
@@ -84,7 +84,7 @@ def test_a_resource_is_told_of_in_both_formats(exposed: Exposed, accept: str) ->
     conditions = [ready("False", "Scaling"), {"type": "Stalled", "status": "False", "reason": "Scaling"}]
     exposed.cache.put(THING, thing("a", phase="Scaling", version="1.6", observedGeneration=1, conditions=conditions))
     exposed.expiry[Key("default", "a")] = 1_800_000_000.5
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         found = exposed.scrape(accept)
     assert found == {
         series("platform_resource_info", of("a", version="1.6")): 1,
@@ -103,17 +103,17 @@ def test_a_resource_is_told_of_in_both_formats(exposed: Exposed, accept: str) ->
 
 def test_what_is_no_longer_so_has_no_series(exposed: Exposed) -> None:
     exposed.cache.put(THING, thing("a", phase="Scaling", conditions=[ready("False", "Scaling")]))
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         exposed.scrape()
         exposed.cache.put(THING, thing("a", 2, phase="Running", conditions=[ready("True", "Ready")]))
         found = {(name, labels) for name, labels in exposed.scrape() if "Scaling" in dict(labels).values()}
         assert found == set()
-        assert not any(name == states.UNREADY_SINCE.name for name, _ in exposed.scrape())
+        assert not any(name == resource_metrics.UNREADY_SINCE.name for name, _ in exposed.scrape())
 
 
 def test_a_resource_that_nobody_has_looked_at_is_unready_since_it_was_made(exposed: Exposed) -> None:
     exposed.cache.put(THING, thing("a"))
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         found = exposed.scrape()
     assert found[series("platform_resource_unready_since_timestamp_seconds", of("a"))] == 1767225600
     assert found[series("platform_resource_observed_generation", of("a"))] == 0
@@ -123,7 +123,7 @@ def test_a_deleted_resource_leaves_no_series_behind(exposed: Exposed) -> None:
     for name in ("a", "b"):
         exposed.cache.put(THING, thing(name, phase="Running", conditions=[ready("False", "Lost")]))
         exposed.expiry[Key("default", name)] = 1.0
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         both = exposed.scrape()
         exposed.cache.gone(THING, thing("a", 2))
         left = exposed.scrape()
@@ -133,7 +133,7 @@ def test_a_deleted_resource_leaves_no_series_behind(exposed: Exposed) -> None:
 
 
 def test_resources_that_come_and_go_leave_as_many_series_as_there_are_resources(exposed: Exposed) -> None:
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         for number in range(50):
             exposed.cache.put(THING, thing(f"thing-{number}"))
             found = exposed.scrape()
@@ -145,7 +145,7 @@ def test_resources_that_come_and_go_leave_as_many_series_as_there_are_resources(
 def test_only_who_leads_tells_of_resources(exposed: Exposed) -> None:
     exposed.cache.put(THING, thing("a"))
     assert exposed.scrape() == {}
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         assert exposed.scrape()
     assert exposed.scrape() == {}
 
@@ -154,7 +154,7 @@ def test_two_kinds_of_one_operator_share_what_is_common_to_both(exposed: Exposed
     other = Kind("test.example.com", "v1", "Other", "others")
     also = exposed.resources._replace(kind=other)
     exposed.cache.put(THING, thing("a"))
-    with states.shown(exposed.resources, also, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, also, registry=exposed.registry):
         found = [labels for name, labels in exposed.scrape(OPENMETRICS) if name == DESIRED.name]
     assert {dict(labels)["kind"] for labels in found} == {"Thing", "Other"}
 
@@ -162,7 +162,7 @@ def test_two_kinds_of_one_operator_share_what_is_common_to_both(exposed: Exposed
 async def test_a_scrape_in_a_thread_is_not_disturbed_by_what_the_watches_bring(exposed: Exposed) -> None:
     for number in range(500):
         exposed.cache.put(THING, thing(f"thing-{number}"))
-    with states.shown(exposed.resources, registry=exposed.registry):
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
         scraped = asyncio.create_task(asyncio.to_thread(exposed.scrape))
         number = 0
         while not scraped.done():

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import status
 from shared.kubernetes.client import Obj
 from shared.plan import Progress, Verdict
+from shared.status import conditions as status
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 

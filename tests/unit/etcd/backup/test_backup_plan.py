@@ -14,10 +14,10 @@ from operators.etcd.backup.plan import ATTEMPTS, BACKOFF, Planner
 from operators.etcd.backup_api import EtcdBackup
 from operators.etcd.database import CORRUPT
 from operators.etcd.settings import Settings
-from shared import status
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
 from shared.plan import Apply, Delete, Plan, Progress
+from shared.status import conditions
 from tests.unit.etcd.backup.states import (
     BEGAN,
     BUCKET,
@@ -53,7 +53,7 @@ def pod_of(made: Plan) -> Obj:
 def reported(made: Plan, resource: EtcdBackup | None = None) -> EtcdBackup:
     """The same EtcdBackup, once the status of a plan is written."""
     resource = resource or backup()
-    written = status.compose(resource.obj, made.status, made.verdict, "2026-01-01T12:00:00Z")
+    written = conditions.compose(resource.obj, made.status, made.verdict, "2026-01-01T12:00:00Z")
     return EtcdBackup.parse(resource.obj | {"status": written})
 
 

@@ -16,9 +16,9 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shared import status
 from shared.kubernetes.client import Kind, Obj
 from shared.queue import Key
+from shared.status import conditions
 
 RESOURCE = ("kind", "namespace", "name")
 """Labels of every state: whose it is."""
@@ -89,7 +89,7 @@ STATES = (
 )
 """Those of every operator; their own are in operators/*/states.py."""
 
-CONDITIONS = (status.READY, status.RECONCILING, status.STALLED)
+CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED)
 
 
 def common(obj: Obj) -> Iterator[Sample]:
@@ -101,10 +101,10 @@ def common(obj: Obj) -> Iterator[Sample]:
     yield GENERATION(metadata.get("generation", 0))
     yield OBSERVED_GENERATION(told.get("observedGeneration", 0))
     for name in CONDITIONS:
-        if found := status.condition(obj, name):
+        if found := conditions.condition(obj, name):
             yield CONDITION(1, name, found["status"], found.get("reason") or "")
-    if not status.is_true(obj, status.READY):
-        since = status.condition(obj, status.READY).get("lastTransitionTime") or metadata["creationTimestamp"]
+    if not conditions.is_true(obj, conditions.READY):
+        since = conditions.condition(obj, conditions.READY).get("lastTransitionTime") or metadata["creationTimestamp"]
         yield UNREADY_SINCE(timestamp(since))
 
 

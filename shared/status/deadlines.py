@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime, timedelta
 
-from shared import status
 from shared.kubernetes.client import Obj
 from shared.plan import Progress, Verdict
+from shared.status import conditions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Deadline:
         """A verdict, or what must be said instead of it now; and the seconds until that might change."""
         if verdict.progress not in (Progress.UNDERWAY, Progress.WAITING):
             return verdict, None
-        condition = status.condition(resource, status.RECONCILING)
+        condition = conditions.condition(resource, conditions.RECONCILING)
         if condition.get("status") != "True":
             return verdict, self.seconds
         since = condition["lastTransitionTime"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shared import metrics, status, tracing
+from shared import metrics, tracing
 from shared.kubernetes.client import Obj
 from shared.plan import Progress, Verdict
 from shared.queue import Key
+from shared.status import conditions
 
 
 class Readiness:
@@ -30,7 +31,7 @@ class Readiness:
         known = self._since.get(key)
         if known is not None and known[0] != metadata["uid"]:
             self.forget(key)
-        if not status.is_current(resource):
+        if not conditions.is_current(resource):
             is_new = "observedGeneration" not in (resource.get("status") or {})
             since = datetime.fromisoformat(metadata["creationTimestamp"]) if is_new else now
             self._since.setdefault(key, (metadata["uid"], since))

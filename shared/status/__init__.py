@@ -1,0 +1,1 @@
+"""What is reported about a resource: conditions, events, deadlines and metrics."""
