@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from shared import crd
+from shared.api import crd
 from shared.kubernetes.client import CRD, Forbidden, Kind, Kube, KubeError, NotFound, Unavailable
 from shared.status import conditions
 

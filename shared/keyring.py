@@ -13,11 +13,11 @@ from datetime import datetime
 from functools import lru_cache
 
 from shared import pem
+from shared.api.spec import Issuer
 from shared.kubernetes.client import Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pem import Certificate, Pair
-from shared.spec import Issuer
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 

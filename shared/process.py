@@ -17,7 +17,9 @@ from typing import Any
 
 from aiohttp import web
 
-from shared import admission, crd, endpoints, install, known, logs, metrics, profiling, reference, tracing
+from shared import endpoints, install, known, logs, metrics, profiling, tracing
+from shared.api import admission, crd, reference
+from shared.api.spec import Admission
 from shared.certificates import Certificates, certificates_of
 from shared.controller import Controller
 from shared.executor import Permit, always
@@ -27,7 +29,6 @@ from shared.leadership import Fence, Leadership, Term, Times, unopposed
 from shared.options import Options, parse_options
 from shared.queue import Key, Queue
 from shared.reconciler import Reconciler
-from shared.spec import Admission
 from shared.status import resource_metrics
 from shared.status.events import Recorder
 from shared.watch import Watch

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared import metrics, tracing
+from shared.api.spec import InvalidSpec
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
@@ -22,7 +23,6 @@ from shared.kubernetes import client, ownership
 from shared.kubernetes.client import Kube, Obj
 from shared.plan import Plan, Progress, Verdict
 from shared.queue import Key, Queue
-from shared.spec import InvalidSpec
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from shared.crd import Resource, to_dict
+from shared.api.crd import Resource, to_dict
+from shared.api.spec import CustomResource, InvalidSpec, SpecModel, Transition
 from shared.kubernetes.client import Obj
-from shared.spec import CustomResource, InvalidSpec, SpecModel, Transition
 from tests.cases import Case
 
 Constraint = tuple[str, str]

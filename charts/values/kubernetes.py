@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.podspec import LabelValue
-from shared.spec import SpecModel
+from shared.api.podspec import LabelValue
+from shared.api.spec import SpecModel
 
 Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[int, Field(ge=1, le=100)]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from charts.values.base import Values
 from charts.values.kubernetes import Affinity, Labels, LabelSelector, LocalName, Strings, Text, Variable
 from charts.values.rules import PrometheusRule
-from shared.podspec import ResourceRequirements, Toleration, TopologySpread
+from shared.api.podspec import ResourceRequirements, Toleration, TopologySpread
 
 Port = Annotated[int, Field(ge=1024, le=65535, json_schema_extra={"not": {"const": 8081}})]
 """One that needs no privilege, and is not the probes'."""

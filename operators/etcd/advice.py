@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.spec import GIB, LARGEST_QUOTA, MIB
 from operators.etcd.versions import CORRUPTING
+from shared.api.podspec import smaller
 from shared.kubernetes.quantity import parse_quantity
-from shared.podspec import smaller
 
 if TYPE_CHECKING:
     from operators.etcd.api import EtcdCluster

@@ -10,10 +10,9 @@ from pydantic import Field
 from operators.etcd.advice import lost_by, unwise
 from operators.etcd.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.versions import Version, upgrade_refusal
-from shared.crd import Column, Resource, Scale
-from shared.kubernetes.client import Kind, Obj
-from shared.rules import NAMES_A_SET
-from shared.spec import (
+from shared.api.crd import Column, Resource, Scale
+from shared.api.rules import NAMES_A_SET
+from shared.api.spec import (
     INT32,
     INT64,
     Admission,
@@ -27,6 +26,7 @@ from shared.spec import (
     contradictions,
     parse,
 )
+from shared.kubernetes.client import Kind, Obj
 
 ID = r"^[0-9a-f]{16}$"
 """An id of etcd as people write it: 16 hexadecimal digits."""

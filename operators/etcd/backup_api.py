@@ -9,9 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 from operators.etcd.stores import EtcdBackupSpec
-from shared.crd import Column, Resource
-from shared.kubernetes.client import Kind, Obj
-from shared.spec import (
+from shared.api.crd import Column, Resource
+from shared.api.spec import (
     INT32,
     INT64,
     Admission,
@@ -24,6 +23,7 @@ from shared.spec import (
     contradictions,
     parse,
 )
+from shared.kubernetes.client import Kind, Obj
 
 PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
 """Phases."""

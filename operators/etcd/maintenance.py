@@ -20,8 +20,8 @@ from operators.etcd.calls import Compact, Defragment, Disarm
 from operators.etcd.database import NOSPACE
 from operators.etcd.observe import Observed, Place, endpoints
 from operators.etcd.resources import CONTAINER, endpoint
+from shared.api.schedule import last_due
 from shared.plan import PASS, Progress, Step
-from shared.schedule import last_due
 from shared.status.conditions import READY, announced, condition
 
 OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"

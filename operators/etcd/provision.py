@@ -11,10 +11,10 @@ from operators.etcd.observe import Observed
 from operators.etcd.resources import COMPONENT, SECRETS
 from operators.etcd.settings import Settings
 from shared import keyring, provision
+from shared.api.podspec import smaller
 from shared.issuing import Issuing
 from shared.kubernetes.client import SERVICE, annotation
 from shared.plan import PASS, Apply, Step
-from shared.podspec import smaller
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""

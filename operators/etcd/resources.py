@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from operators.etcd.api import API, EtcdCluster
 from operators.etcd.database import Endpoint
 from shared import provision
+from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.client import DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template, headless, service_port
 from shared.kubernetes.ownership import Owner
-from shared.podspec import PodDisruptionBudget
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Place

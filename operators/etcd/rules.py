@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from operators.etcd.arguments import FORM as ARGUMENT
 from operators.etcd.arguments import GONE, KNOWS_NO_EXPERIMENTAL, REFUSED
 from operators.etcd.versions import FORM as VERSION
-from shared.image import FORM as IMAGE
+from shared.api.image import FORM as IMAGE
+from shared.api.podspec import number_cel, smaller
+from shared.api.rules import ISSUER_RULES, not_ours, stays
+from shared.api.spec import Rule, Transition
 from shared.kubernetes.quantity import parse_quantity
-from shared.podspec import number_cel, smaller
-from shared.rules import ISSUER_RULES, not_ours, stays
-from shared.spec import Rule, Transition
 
 if TYPE_CHECKING:
     from operators.etcd.spec import EtcdClusterSpec, Tls

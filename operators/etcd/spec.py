@@ -9,12 +9,12 @@ from pydantic import AfterValidator, Field
 from operators.etcd.rules import AUTO_COMPACTION_RULES, CLUSTER_RULES, TLS_RULES
 from operators.etcd.stores import S3, Destination, EtcdBackupSpec, RestoreSource, VolumeStore
 from operators.etcd.versions import Version
-from shared import schedule
-from shared.image import Image
+from shared.api import schedule
+from shared.api.image import Image
+from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
+from shared.api.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.client import Obj
 from shared.kubernetes.quantity import parse_quantity
-from shared.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
 
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from shared.spec import Name, Rule, SpecModel, Transition
+from shared.api.spec import Name, Rule, SpecModel, Transition
 
 _PART = r"[0-9A-Za-z_+=@-][0-9A-Za-z_.+=@-]*"
 _PATH = rf"{_PART}(/{_PART})*"

@@ -9,11 +9,11 @@ from operators.etcd.resources import CLIENT, CLIENTS, COMPONENT, CONTAINER, DATA
 from operators.etcd.secrets import Secrets
 from operators.etcd.start import Closed, Start
 from operators.etcd.versions import features
+from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.podspec import SAFE, restricted
 
 USER = 65532
 """The user and group that members run as: no user of a node, and known to images that run as nobody."""

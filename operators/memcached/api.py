@@ -8,9 +8,8 @@ import re
 from pydantic import Field
 
 from operators.memcached.spec import MemcachedSpec
-from shared.crd import Column, Resource, Scale
-from shared.kubernetes.client import Kind, Obj
-from shared.spec import (
+from shared.api.crd import Column, Resource, Scale
+from shared.api.spec import (
     INT32,
     Admission,
     CustomResource,
@@ -22,6 +21,7 @@ from shared.spec import (
     contradictions,
     parse,
 )
+from shared.kubernetes.client import Kind, Obj
 
 _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 _LONGEST_WITH_SET = 52

@@ -10,7 +10,7 @@ from operators.memcached.api import Memcached, validate
 from operators.memcached.certificates import PATIENCE, RefreshCertificates
 from operators.memcached.observe import Observed
 from shared import provision
-from shared.image import Image
+from shared.api.image import Image
 from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text
 from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from operators.memcached.flags import REFUSED, REFUSED_WITH_AUTH, REFUSED_WITH_TLS, REFUSED_WITH_WARM_RESTART
 from operators.memcached.memory import NEEDED_CEL, WARM_RESTART_LEAST_MB, overhead_mib
-from shared.image import FORM as IMAGE
+from shared.api.image import FORM as IMAGE
+from shared.api.podspec import PodSettings, number_cel, smaller
+from shared.api.spec import INT32, Name, Rule, SpecModel
 from shared.kubernetes.client import Obj
-from shared.podspec import PodSettings, number_cel, smaller
-from shared.spec import INT32, Name, Rule, SpecModel
 
 DEFAULT_VERSION = "1.6.38"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from operators.memcached.api import Memcached
+from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.podspec import SAFE, restricted
 
 COMPONENT = "server"
 CONTAINER = "memcached"

@@ -20,11 +20,11 @@ from operators.redis.reported import (
 from operators.redis.rules import TOO_OLD_RULES
 from operators.redis.spec import DEFAULT_VERSIONS, MAX_MEMORY, RedisClusterSpec
 from operators.redis.versions import Engine, Version, engine_named, upgrade_refusal
-from shared.crd import Column, Resource, Scale
-from shared.image import Image
+from shared.api.crd import Column, Resource, Scale
+from shared.api.image import Image
+from shared.api.rules import NAMES_A_SET
+from shared.api.spec import Admission, CustomResource, InvalidSpec, Review, contradictions, parse
 from shared.kubernetes.client import Kind, Obj
-from shared.rules import NAMES_A_SET
-from shared.spec import Admission, CustomResource, InvalidSpec, Review, contradictions, parse
 
 __all__ = ["ADMISSION", "API", "FormingNode", "RecordedNode", "RedisCluster", "default", "review", "validate"]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from operators.redis.rules import POD_RULES, VOLUME_RULES
+from shared.api.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
+from shared.api.spec import Name, Rule, SpecModel
 from shared.kubernetes.client import Obj
-from shared.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
-from shared.spec import Name, Rule, SpecModel
 
 ImageName = Annotated[str, Field(max_length=512)]
 

@@ -12,8 +12,8 @@ from pydantic import Field
 from operators.redis.moves import Move
 from operators.redis.slots import Slots
 from operators.redis.versions import Engine
+from shared.api.spec import INT32, INT64, Reported, SpecModel, Time
 from shared.kubernetes.client import Obj
-from shared.spec import INT32, INT64, Reported, SpecModel, Time
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 """An id of a node, as it gave itself."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from operators.redis.api import API, RedisCluster
 from operators.redis.database import BUS_PORT, PORT, Endpoint
+from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template, headless, service_port
 from shared.kubernetes.ownership import Owner
-from shared.podspec import PodDisruptionBudget
 
 if TYPE_CHECKING:
     from operators.redis.observe import Place

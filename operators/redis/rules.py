@@ -11,11 +11,11 @@ from operators.redis.directives import FORM as DIRECTIVE
 from operators.redis.directives import OURS
 from operators.redis.versions import ADVICE, NAMES_VALKEY, TAGGED, TOO_OLD
 from operators.redis.versions import FORM as VERSION
-from shared.image import FORM as IMAGE
-from shared.image import NAME_FORM
-from shared.podspec import number_cel, smaller
-from shared.rules import ISSUER_RULES, not_ours, stays
-from shared.spec import Rule, Transition
+from shared.api.image import FORM as IMAGE
+from shared.api.image import NAME_FORM
+from shared.api.podspec import number_cel, smaller
+from shared.api.rules import ISSUER_RULES, not_ours, stays
+from shared.api.spec import Rule, Transition
 
 if TYPE_CHECKING:
     from operators.redis.spec import RedisClusterSpec

@@ -11,10 +11,10 @@ from operators.redis.pods import ImageName, PodTemplate, mended
 from operators.redis.rules import CLUSTER_RULES, METRICS_RULES, SHARED, TLS_RULES
 from operators.redis.strategy import UpdateStrategy
 from operators.redis.versions import Engine, EngineName, Version, engine_named
-from shared.image import Image
+from shared.api.image import Image
+from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
+from shared.api.spec import INT32, InvalidSpec, Issuer, Name, Rule, SpecModel
 from shared.kubernetes.quantity import parse_quantity
-from shared.podspec import PodDisruptionBudget, PodSettings, Quantity
-from shared.spec import INT32, InvalidSpec, Issuer, Name, Rule, SpecModel
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {"redis": "8.0.2", "valkey": "8.1.1"}
 DEFAULT_EXPORTER = "oliver006/redis_exporter:v1.69.0"

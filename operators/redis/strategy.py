@@ -8,7 +8,7 @@ from pydantic import Field
 
 from operators.redis.moves import Strategy
 from operators.redis.rules import STRATEGY_RULES
-from shared.spec import INT32, Rule, SpecModel
+from shared.api.spec import INT32, Rule, SpecModel
 
 
 class AssignStrategy(SpecModel):

@@ -26,11 +26,11 @@ from operators.redis.secrets import Secrets
 from operators.redis.users import EXPORTER as EXPORTERS_USER
 from operators.redis.users import EXPORTERS
 from operators.redis.versions import features
+from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.podspec import SAFE, restricted
 
 USER = 65532
 """The user and group that nodes run as: no user of a machine, and known to images that run as nobody."""

@@ -22,11 +22,11 @@ from operators.etcd.settings import Settings
 from operators.etcd.stores import S3, VolumeStore
 from operators.etcd.template import USER as UID
 from operators.etcd.versions import features
+from shared.api.podspec import SAFE, restricted
+from shared.api.spec import as_object
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
-from shared.podspec import SAFE, restricted
-from shared.spec import as_object
 
 APPLICATION = "etcd-backup"
 """app.kubernetes.io/name of what an EtcdBackup owns: a cluster may have the same name."""

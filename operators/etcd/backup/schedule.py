@@ -17,10 +17,10 @@ from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup_api import API, COMPLETE, FAILED, PENDING, SCHEDULED
 from operators.etcd.settings import Settings
+from shared.api.schedule import last_due, next_due
+from shared.api.spec import as_object
 from shared.kubernetes.client import Obj
 from shared.plan import PASS, Apply, Delete, Step
-from shared.schedule import last_due, next_due
-from shared.spec import as_object
 from shared.status import conditions
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.backup import places
 from operators.etcd.backup_api import API, COMPLETE, SCHEDULED, EtcdBackup
 from operators.etcd.stores import S3, VolumeStore
+from shared.api.spec import InvalidSpec
 from shared.cache import Cache
 from shared.kubernetes.client import Kube, NotFound, Obj
 from shared.kubernetes.secrets import Problem
 from shared.queue import Key
-from shared.spec import InvalidSpec
 
 
 @dataclass(frozen=True, slots=True)

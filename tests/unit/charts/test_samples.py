@@ -15,7 +15,7 @@ from operators.memcached import api as memcached
 from operators.memcached.spec import MemcachedSpec
 from operators.redis import api as redis
 from operators.redis.spec import RedisClusterSpec
-from shared.spec import Review, SpecModel
+from shared.api.spec import Review, SpecModel
 from tests.redis_cases import SEED, SEED_POD
 
 SAMPLES = REPOSITORY / "samples"

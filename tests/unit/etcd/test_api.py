@@ -11,10 +11,10 @@ from operators.etcd import api, backup_api
 from operators.etcd.api import EtcdCluster, RecordedMember
 from operators.etcd.backup_api import EtcdBackup
 from operators.etcd.versions import Version
-from shared.crd import Resource, to_yaml
+from shared.api.crd import Resource, to_yaml
+from shared.api.reference import HEADER, to_markdown
+from shared.api.spec import CustomResource, InvalidSpec
 from shared.kubernetes.client import Obj
-from shared.reference import HEADER, to_markdown
-from shared.spec import CustomResource, InvalidSpec
 from tests import etcd_backup_cases, etcd_cases
 from tests.cases import Case, Change
 from tests.etcd_changes import CHANGES, REFUSED_CHANGES

@@ -14,7 +14,7 @@ from operators.etcd.arguments import REFUSED
 from operators.etcd.flags import arguments
 from operators.etcd.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
 from operators.etcd.versions import Version
-from shared.spec import InvalidSpec
+from shared.api.spec import InvalidSpec
 
 FLAGGED = [
     {"version": version, "tls": {"mode": mode}, "snapshotCount": 5000, "autoCompaction": {}}

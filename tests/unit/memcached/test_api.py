@@ -13,10 +13,10 @@ from operators.memcached.observe import Crew, Observed
 from operators.memcached.resources import WORKLOADS
 from operators.memcached.secrets import Secrets
 from operators.memcached.spec import MemcachedSpec
-from shared.crd import to_yaml
+from shared.api.crd import to_yaml
+from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Obj
 from shared.plan import Apply
-from shared.spec import InvalidSpec
 from tests.cases import Case
 from tests.memcached_cases import ACCEPTED, CHANGES, REFUSED
 from tests.schema import broken_constraints, leaves, spec_schema, uncovered

@@ -12,10 +12,10 @@ from operators.redis.api import FormingNode, RecordedNode, RedisCluster
 from operators.redis.moves import Move
 from operators.redis.slots import Slots
 from operators.redis.versions import Engine, Version, refusal
-from shared.crd import to_yaml
+from shared.api.crd import to_yaml
+from shared.api.reference import HEADER, to_markdown
+from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Obj
-from shared.reference import HEADER, to_markdown
-from shared.spec import InvalidSpec
 from tests import redis_cases
 from tests.cases import Case, Change
 from tests.redis_changes import CHANGES, REFUSED_CHANGES

@@ -14,7 +14,7 @@ from operators.redis.memory import parse_memory
 from operators.redis.moves import Strategy
 from operators.redis.pods import mended
 from operators.redis.spec import DEFAULT_EXPORTER, RedisClusterSpec
-from shared.spec import InvalidSpec
+from shared.api.spec import InvalidSpec
 from tests.redis_cases import SEED, SEED_POD
 
 NODES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "HC_Status", "operator": "In", "values": ["C"]}]}]}

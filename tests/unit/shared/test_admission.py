@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from shared.admission import DEFAULT, LARGEST, VALIDATE, json_patch, routes
+from shared.api.admission import DEFAULT, LARGEST, VALIDATE, json_patch, routes
+from shared.api.spec import Admission, Review
 from shared.kubernetes.client import Kind, Obj
-from shared.spec import Admission, Review
 
 KIND = Kind("example.com", "v1", "Cup", "cups")
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from shared.crd import Column, Resource, Scale, structural, to_dict, to_yaml
+from shared.api.crd import Column, Resource, Scale, structural, to_dict, to_yaml
+from shared.api.podspec import OPAQUE, PodSettings, Quantity
+from shared.api.spec import Rule, SpecModel, Status
 from shared.kubernetes.client import Kind
-from shared.podspec import OPAQUE, PodSettings, Quantity
-from shared.spec import Rule, SpecModel, Status
 
 
 class Inner(SpecModel):

@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 
 from shared import metrics
+from shared.api.spec import InvalidSpec
 from shared.cache import Cache
 from shared.controller import Controller
 from shared.database import DatabaseError
@@ -27,7 +28,6 @@ from shared.kubernetes.client import (
 )
 from shared.kubernetes.ownership import NotOurs, Owner
 from shared.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
-from shared.spec import InvalidSpec
 from shared.status import conditions
 from shared.testing.faults import requests
 from shared.testing.harness import NAMESPACE, Harness

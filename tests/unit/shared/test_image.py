@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.image import Image
+from shared.api.image import Image
 
 DIGEST = "sha256:" + "0a" * 32
 

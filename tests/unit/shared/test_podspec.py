@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.client import Obj
-from shared.podspec import PodDisruptionBudget
 
 
 def budget(**given: int | str) -> PodDisruptionBudget:

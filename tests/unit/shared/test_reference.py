@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.memcached.api import API
-from shared import crd
-from shared.reference import HEADER, fields, to_markdown
+from shared.api import crd
+from shared.api.reference import HEADER, fields, to_markdown
 
 SCHEMA = crd.to_dict(API)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.schedule import InvalidSchedule, last_due, next_due, problem
+from shared.api.schedule import InvalidSchedule, last_due, next_due, problem
 
 NIGHTLY = "30 2 * * *"
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from shared.crd import structural
-from shared.podspec import PodSettings
-from shared.spec import InvalidSpec, Rule, SpecModel, Transition, broken, parse
+from shared.api.crd import structural
+from shared.api.podspec import PodSettings
+from shared.api.spec import InvalidSpec, Rule, SpecModel, Transition, broken, parse
 
 
 class Part(SpecModel):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from shared import crd
-from shared.crd import Resource
+from shared.api import crd
+from shared.api.crd import Resource
 from shared.kubernetes.client import Obj
 
 HEADER = "<!-- Generated from the operator's api.py by `make manifests`. Do not edit. -->\n"

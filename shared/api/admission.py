@@ -24,9 +24,9 @@ from typing import Any
 from aiohttp import web
 
 from shared import metrics
+from shared.api.spec import Admission
 from shared.endpoints import Handler
 from shared.kubernetes.client import Obj
-from shared.spec import Admission
 
 log = logging.getLogger(__name__)
 

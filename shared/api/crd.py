@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from shared.api.spec import Rule
 from shared.kubernetes.client import CRD, Kind, Obj
-from shared.spec import Rule
 
 HEADER = "# Generated from the operator's api.py by `make manifests`. Do not edit.\n"
 

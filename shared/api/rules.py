@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from shared.spec import Rule, Transition
+from shared.api.spec import Rule, Transition
 
 _SET_NAME = r"^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$"
 """A StatefulSet's pods bear its name and a hash of 10 characters in one label, and a label has 63 at most."""

@@ -15,10 +15,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
+from shared.api.spec import INT32, INT64, Name, Rule, SpecModel, as_object
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Obj
 from shared.kubernetes.quantity import parse_quantity
-from shared.spec import INT32, INT64, Name, Rule, SpecModel, as_object
 
 _QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
 _LONGEST_QUANTITY = 32

@@ -1,0 +1,1 @@
+"""Custom resources: models of specs, CRDs, rules, admission and reference pages."""
