@@ -30,8 +30,8 @@ from shared.kubernetes.client import SECRET, Obj
 from shared.kubernetes.ownership import Owner, require_ours
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pem import Certificate
-from shared.plan import WriteSecret
 from shared.rotation import Order
+from shared.runtime.plan import WriteSecret
 
 AUTHORITY_LIVES = 20
 """An authority's life, in lives of what it signs: with these of 90 days, servers are asked every three years

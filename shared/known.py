@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shared.process import Operator
+    from shared.runtime.process import Operator
 
 TITLES = ("OPERATOR", "RESOURCE", "SHORTNAMES", "APIVERSION", "KIND")
 

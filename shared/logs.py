@@ -14,7 +14,7 @@ FORMATS = ("json", "text")
 
 
 class JsonFormatter(logging.Formatter):
-    """Lines such as {"time": …, "level": "info", "logger": "shared.reconciler", "message": …}."""
+    """Lines such as {"time": …, "level": "info", "logger": "shared.runtime.reconciler", "message": …}."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {

@@ -10,7 +10,7 @@ from shared.issuing import Issuing
 from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj, annotation
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import AGAIN, INVALID, Problem
-from shared.plan import PASS, Apply, Delete, Patch, Progress, Step
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 

@@ -19,7 +19,7 @@ from operators.etcd.database import Access
 from operators.etcd.observe import Observed, endpoints
 from operators.etcd.secrets import USER, Secrets
 from shared.kubernetes.secrets import PASSWORD_KEY, content_of
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 
 AGAIN = 15.0
 """Seconds until members, and the Secret, are asked again: no watch tells of either."""

@@ -25,7 +25,7 @@ from operators.etcd.database import (
     Server,
     Unreachable,
 )
-from shared.plan import Call
+from shared.runtime.plan import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from operators.etcd.database import CORRUPT, HashKV, Member
 from operators.etcd.membership import hand_over
 from operators.etcd.observe import Observed, Place, endpoints
 from shared.kubernetes.client import Obj
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 from shared.status.conditions import announced
 
 INCONSISTENT = "found data inconsistency with peers"

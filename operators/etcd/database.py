@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shared.database import DatabaseError
 from shared.pem import Pair
+from shared.runtime.errors import DatabaseError
 
 
 class EtcdError(DatabaseError):

@@ -15,7 +15,7 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.observe import Observed, Place
 from operators.etcd.resources import CLUSTER_UID
 from operators.etcd.start import Closed, Joining, New, Start
-from shared.plan import PASS, Step
+from shared.runtime.plan import PASS, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from operators.etcd.database import NOSPACE
 from operators.etcd.observe import Observed, Place, endpoints
 from operators.etcd.resources import CONTAINER, endpoint
 from shared.api.schedule import last_due
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 from shared.status.conditions import READY, announced, condition
 
 OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"

@@ -32,7 +32,7 @@ from operators.etcd.quorum import addition_refusal, names, removal_refusal
 from operators.etcd.resources import CLIENTS, SERVES
 from operators.etcd.start import Closed
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.plan import PASS, Action, Delete, Patch, Progress, Step
+from shared.runtime.plan import PASS, Action, Delete, Patch, Progress, Step
 from shared.status.conditions import announced
 
 SOON = 1.0

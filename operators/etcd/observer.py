@@ -25,7 +25,6 @@ from operators.etcd.recovery import successor
 from operators.etcd.resources import COMPONENT, DATA
 from operators.etcd.secrets import read
 from operators.etcd.start import SEED
-from shared.cache import Cache
 from shared.kubernetes import ownership
 from shared.kubernetes.client import (
     DISRUPTION_BUDGET,
@@ -38,7 +37,8 @@ from shared.kubernetes.client import (
     Obj,
 )
 from shared.kubernetes.pods import Pod
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.queue import Key
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
 

@@ -51,7 +51,7 @@ from operators.etcd.rolling import (
 )
 from operators.etcd.settings import Settings
 from shared.kubernetes.client import STATEFUL_SET
-from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
+from shared.runtime.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
 
 CREATING, RESTORING, SCALING, UPDATING, DEGRADED = "Creating", "Restoring", "Scaling", "Updating", "Degraded"

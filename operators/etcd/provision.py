@@ -14,7 +14,7 @@ from shared import keyring, provision
 from shared.api.podspec import smaller
 from shared.issuing import Issuing
 from shared.kubernetes.client import SERVICE, annotation
-from shared.plan import PASS, Apply, Step
+from shared.runtime.plan import PASS, Apply, Step
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""

@@ -27,7 +27,7 @@ from operators.etcd.loss import Loss, Voter, loss, progress
 from operators.etcd.observe import Observed
 from shared.kubernetes.client import POD, Obj, annotation
 from shared.kubernetes.pods import Pod
-from shared.plan import PASS, Apply, Delete, Progress, Step
+from shared.runtime.plan import PASS, Apply, Delete, Progress, Step
 
 QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
 

@@ -20,7 +20,7 @@ from operators.etcd.template import TEMPLATE
 from operators.etcd.versions import Version, upgrade_refusal
 from shared.kubernetes.client import POD
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.plan import PASS, Delete, Progress, Step
+from shared.runtime.plan import PASS, Delete, Progress, Step
 
 COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a healthy member again before its change is said to be held by it."""

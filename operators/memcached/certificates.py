@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from operators.memcached.database import MemcachedError, Server
 from operators.memcached.secrets import Secrets, fingerprint
 from shared.kubernetes.secrets import unverifying
-from shared.plan import Call
+from shared.runtime.plan import Call
 
 log = logging.getLogger(__name__)
 

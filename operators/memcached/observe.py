@@ -12,11 +12,11 @@ from operators.memcached.certificates import Connect, Served, served
 from operators.memcached.resources import WORKLOADS
 from operators.memcached.secrets import Secrets, read
 from operators.memcached.template import CONTAINER
-from shared.cache import Cache
 from shared.kubernetes import ownership
 from shared.kubernetes.client import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
 from shared.kubernetes.pods import Pod
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.queue import Key
 from shared.status import conditions
 
 

@@ -13,7 +13,7 @@ from shared import provision
 from shared.api.image import Image
 from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text
-from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
+from shared.runtime.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
 from shared.status.deadlines import Deadline
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"

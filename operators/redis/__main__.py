@@ -13,10 +13,10 @@ from operators.redis.observer import observer
 from operators.redis.plan import Planner
 from operators.redis.settings import Settings
 from operators.redis.states import states
-from shared import process
-from shared.controller import Controller
 from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.options import Options
+from shared.runtime import process
+from shared.runtime.controller import Controller
 
 
 def settings_of(options: Options) -> Settings:

@@ -22,7 +22,7 @@ from operators.redis.telling import has_heard, heard_by_all, noted, running, tol
 from operators.redis.users import Passwords
 from shared.kubernetes.client import annotation
 from shared.kubernetes.ownership import NotOurs, require_ours
-from shared.plan import PASS, Action, Progress, Step
+from shared.runtime.plan import PASS, Action, Progress, Step
 
 SOON = 2.0
 """Seconds until nodes are looked at again that have yet to hear of something."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operators.redis.answers import Said
 from operators.redis.database import Access, Connect, Endpoint, RedisError, Server, Unreachable
 from operators.redis.look import look
-from shared.plan import Call
+from shared.runtime.plan import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from operators.redis.database import Connect, Endpoint, Refused, Server
 from operators.redis.migration.closing import close_slots
 from operators.redis.moves import Move
 from operators.redis.slots import Slots
-from shared.plan import Call
+from shared.runtime.plan import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from shared.database import DatabaseError
 from shared.pem import Pair
+from shared.runtime.errors import DatabaseError
 
 PORT, BUS_PORT = 6379, 16379
 """For clients, and for what nodes tell each other: always 10,000 above."""

@@ -24,7 +24,7 @@ from operators.redis.moves import shares
 from operators.redis.observe import Observed, Place
 from operators.redis.pairing import choose_masters
 from operators.redis.slots import Slots
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 
 SOON = 0.5
 """Seconds until nodes are asked again about what moves among them alone: no watch tells of that."""

@@ -21,7 +21,7 @@ from operators.redis.database import Endpoint
 from operators.redis.forming import SOON
 from operators.redis.observe import Observed, Place
 from operators.redis.topology import Seen, View
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 
 TURNING = 1.5
 """Seconds within which a failover that was asked for has come about, as a rule."""

@@ -30,7 +30,7 @@ from operators.redis.observe import Observed
 from operators.redis.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
 from operators.redis.slots import Slots
 from shared.kubernetes.client import Obj
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 
 BUDGET = 5.0
 """Seconds that one call moves slots for; then all is looked at anew."""

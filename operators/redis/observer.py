@@ -25,7 +25,6 @@ from operators.redis.look import look
 from operators.redis.observe import ConfigTemplate, Observed, Place
 from operators.redis.resources import COMPONENT
 from operators.redis.secrets import read
-from shared.cache import Cache
 from shared.kubernetes import ownership
 from shared.kubernetes.client import (
     CONFIG_MAP,
@@ -40,7 +39,8 @@ from shared.kubernetes.client import (
 )
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import Problem
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.queue import Key
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 

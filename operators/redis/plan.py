@@ -60,7 +60,7 @@ from operators.redis.serving import admit_clients, apply_config
 from operators.redis.settings import Settings
 from operators.redis.shrinking import drop_volumes, replicas
 from shared.kubernetes.client import STATEFUL_SET
-from shared.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
+from shared.runtime.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
 
 CREATING, SCALING, UPGRADING, RUNNING, FAILED = "Creating", "Scaling", "Upgrading", "Running", "Failed"

@@ -26,7 +26,7 @@ from shared.kubernetes import ownership
 from shared.kubernetes.client import CONFIG_MAP, SECRET, SERVICE, Obj, annotation
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
 from shared.kubernetes.secrets import AGAIN, Problem, content_of, encoded
-from shared.plan import PASS, Apply, Progress, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Progress, Step, WriteSecret
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""

@@ -27,7 +27,7 @@ from operators.redis.observe import Observed, Place
 from operators.redis.scaling import is_blank, members
 from operators.redis.slots import Slots
 from shared.kubernetes.client import Obj
-from shared.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Progress, Step
 
 LOST, UNSERVED, RECOVERING = "SlotsLost", "SlotsUnserved", "Recovering"
 

@@ -24,7 +24,7 @@ from operators.redis.topology import Seen
 from operators.redis.versions import Engine, Version, refusal, upgrade_refusal
 from shared.kubernetes.client import POD
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.plan import PASS, Delete, Progress, Step
+from shared.runtime.plan import PASS, Delete, Progress, Step
 
 UPGRADING, HELD_UP = "Upgrading", "RollHeld"
 

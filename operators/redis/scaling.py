@@ -19,7 +19,7 @@ from operators.redis.moves import Move, remaining
 from operators.redis.observe import Observed, Place
 from operators.redis.pairing import choose_masters, pair
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD
-from shared.plan import PASS, Action, Delete, Progress, Step
+from shared.runtime.plan import PASS, Action, Delete, Progress, Step
 
 SCALING = "Scaling"
 

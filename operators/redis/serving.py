@@ -14,7 +14,7 @@ from operators.redis.resources import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.scaling import staying
 from operators.redis.telling import has_heard, noted, told
 from shared.kubernetes.client import POD, Obj
-from shared.plan import PASS, Action, Patch, Step
+from shared.runtime.plan import PASS, Action, Patch, Step
 
 
 def apply_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:

@@ -16,7 +16,7 @@ from operators.redis.observe import Observed, Place
 from operators.redis.scaling import SCALING, SYNCING, changed_pairs, is_blank, masters, staying
 from operators.redis.topology import Seen
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM
-from shared.plan import PASS, Delete, Step
+from shared.runtime.plan import PASS, Delete, Step
 
 
 def replicas(resource: RedisCluster, seen: Observed, now: datetime) -> int:

@@ -19,7 +19,7 @@ from operators.redis.rolling import running
 from operators.redis.settings import Settings
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import selector_text
-from shared.plan import Verdict
+from shared.runtime.plan import Verdict
 
 SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting", "Syncing", "Joining"
 """What a node is doing, in one word."""

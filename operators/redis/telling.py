@@ -11,7 +11,7 @@ from operators.redis.observe import Observed, Place
 from operators.redis.resources import CONTAINER
 from shared.kubernetes.client import POD, annotation
 from shared.kubernetes.pods import container_status
-from shared.plan import Patch
+from shared.runtime.plan import Patch
 
 
 def told(place: Place, mark: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.kubernetes.client import Kind, Obj
-from shared.queue import Key
+from shared.runtime.queue import Key
 
 NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Step, Verdict
+from shared.runtime.plan import Progress, Step, Verdict
 
 READY = "Ready"
 RECONCILING = "Reconciling"

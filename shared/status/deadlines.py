@@ -9,7 +9,7 @@ import dataclasses
 from datetime import datetime, timedelta
 
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Verdict
+from shared.runtime.plan import Progress, Verdict
 from shared.status import conditions
 
 

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from shared import metrics, tracing
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Verdict
-from shared.queue import Key
+from shared.runtime.plan import Progress, Verdict
+from shared.runtime.queue import Key
 from shared.status import conditions
 
 

@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shared.kubernetes.client import Kind, Obj
-from shared.queue import Key
+from shared.runtime.queue import Key
 from shared.status import conditions
 
 RESOURCE = ("kind", "namespace", "name")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.controller import Controller
 from shared.kubernetes.client import EVENT, Kind, Kube, Obj, Request, error_of, resource_version
-from shared.plan import Call
-from shared.queue import Key, Queue
-from shared.reconciler import Reconciler
+from shared.runtime.controller import Controller
+from shared.runtime.plan import Call
+from shared.runtime.queue import Key, Queue
+from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.testing.apiserver import ApiServer
 from shared.testing.faults import CALL, strike

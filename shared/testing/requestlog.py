@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.kubernetes.client import Response
-from shared.plan import Call
+from shared.runtime.plan import Call
 from shared.testing.faults import CALL, WRITES
 from shared.testing.requests import Aimed
 

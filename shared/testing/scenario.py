@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from shared.controller import Controller
 from shared.kubernetes.client import POD, Kind, NotFound, Obj
+from shared.runtime.controller import Controller
 from shared.testing.actor import Actor
 from shared.testing.kubelet import Processes
 from shared.testing.requests import Aimed

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from shared import reconciler
 from shared.kubernetes.client import KubeError
+from shared.runtime import reconciler
 from shared.testing.course import Course, panics
 from shared.testing.disturbance import Disturbance, Overwritten
 from shared.testing.outcome import HISTORY

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
-from shared import process
 from shared.kubernetes.client import POD, Kind, KubeError
+from shared.runtime import process
 from shared.status import conditions
 from shared.testing import garbage
 from shared.testing.course import panics

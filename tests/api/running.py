@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from e2e.cluster.network import free_ports
 from operators.memcached.__main__ import OPERATOR, controller
-from shared import process
 from shared.kubernetes.client import Kind, Request, Response, Transport, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.options import parse_options
-from shared.process import Process
+from shared.runtime import process
+from shared.runtime.process import Process
 from shared.testing.faults import WRITES, Crash, Faults, strike
 from tests.unit.memcached.fleet import Fleet
 

@@ -18,8 +18,8 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.etcd import membership
 from operators.etcd.__main__ import OPERATOR, clusters
 from operators.etcd.database import Access, Endpoint, Server
-from shared import process
 from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.runtime import process
 from shared.testing.kubelet import Fate
 from shared.testing.scenario import Scenario
 from shared.testing.scoreboard import Scoreboard

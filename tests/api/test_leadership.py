@@ -14,7 +14,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Obj
-from shared.reconciler import Reconciler
+from shared.runtime.reconciler import Reconciler
 from tests.api.gate import Gate
 from tests.api.replicas import Replica, wait
 from tests.api.running import NAME, Operator

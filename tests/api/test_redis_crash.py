@@ -18,7 +18,6 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from operators.redis.__main__ import OPERATOR, clusters
 from operators.redis.database import Access, Connect, Endpoint, Server
-from shared import process
 from shared.kubernetes.client import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -28,6 +27,7 @@ from shared.kubernetes.client import (
     STATEFUL_SET,
     Obj,
 )
+from shared.runtime import process
 from shared.testing.kubelet import Fate
 from shared.testing.scenario import Scenario
 from shared.testing.scoreboard import Scoreboard

@@ -16,14 +16,14 @@ from pydantic import Field
 from e2e.cluster.controlplane import ControlPlane
 from shared.api.crd import Resource
 from shared.api.spec import CustomResource, SpecModel, Status, parse
-from shared.cache import Cache
-from shared.controller import Controller
 from shared.kubernetes.client import CRD, SERVICE, Kind, Kube, KubeError, Obj
 from shared.kubernetes.ownership import Owner
 from shared.options import Options
-from shared.plan import PASS, Apply, Plan, Step, follow
-from shared.process import Operator as Parts
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.plan import PASS, Apply, Plan, Step, follow
+from shared.runtime.process import Operator as Parts
+from shared.runtime.queue import Key
 from shared.status import conditions
 from tests.api.gate import Gate
 from tests.api.running import Operator

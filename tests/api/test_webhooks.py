@@ -26,7 +26,7 @@ from shared import pem
 from shared.certificates import SelfMade
 from shared.kubernetes.client import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
-from shared.process import LINGER
+from shared.runtime.process import LINGER
 from shared.status import conditions
 from shared.store import SharedSecret
 from shared.testing import Actor

@@ -22,7 +22,7 @@ from operators.etcd.loss import loss
 from operators.etcd.maintenance import relieve_full_disk
 from operators.etcd.observe import Observed, Place
 from shared.kubernetes.pods import Pod
-from shared.plan import Step
+from shared.runtime.plan import Step
 from tests.containers.etcd_servers import NEWEST, OPEN, Etcd, Node, eventually, leader, program, put
 from tests.unit.etcd.world import NOW, cluster
 

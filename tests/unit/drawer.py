@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shared import authority
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import encoded
-from shared.plan import WriteSecret
+from shared.runtime.plan import WriteSecret
 
 
 @dataclass(kw_only=True)

@@ -18,7 +18,7 @@ def reasons() -> set[str]:
     found = set()
     for path in [
         *ROOT.glob("operators/**/*.py"),
-        ROOT / "shared/reconciler.py",
+        ROOT / "shared/runtime/reconciler.py",
         ROOT / "shared/kubernetes/secrets.py",
     ]:
         for node in ast.walk(ast.parse(path.read_text())):

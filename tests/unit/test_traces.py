@@ -15,9 +15,9 @@ from operators.memcached import database as memcached
 from operators.redis import connection
 from operators.redis import database as redis
 from shared import tracing
-from shared.controller import Controller
 from shared.kubernetes.client import Kind, Obj
-from shared.plan import Call, Plan, Verdict
+from shared.runtime.controller import Controller
+from shared.runtime.plan import Call, Plan, Verdict
 from shared.testing.harness import Harness
 from tests.otlp import Collector, Span, collecting
 from tests.unit.etcd.replying import STATUS, refusing

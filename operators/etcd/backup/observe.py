@@ -15,12 +15,12 @@ from operators.etcd.backup_api import EtcdBackup
 from operators.etcd.database import CORRUPT, Connect, Endpoint, EtcdError, Status
 from operators.etcd.settings import Settings
 from shared.api.spec import InvalidSpec
-from shared.cache import Cache
 from shared.kubernetes.client import POD, Kube, NotFound, Obj, annotation
 from shared.kubernetes.ownership import controller_of, selector_text
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import Problem
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.queue import Key
 
 
 @dataclass(frozen=True, slots=True)

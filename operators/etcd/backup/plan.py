@@ -17,7 +17,7 @@ from operators.etcd.backup_api import COMPLETE, FAILED, PENDING, RUNNING, SCHEDU
 from operators.etcd.settings import Settings
 from shared.kubernetes.client import POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
+from shared.runtime.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
 from shared.status import conditions
 
 ATTEMPTS = 3

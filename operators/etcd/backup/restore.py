@@ -22,7 +22,7 @@ from operators.etcd.settings import Settings
 from operators.etcd.start import SEED
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj, annotation
 from shared.kubernetes.pods import Pod
-from shared.plan import PASS, Apply, Delete, Progress, Step
+from shared.runtime.plan import PASS, Apply, Delete, Progress, Step
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Observed

@@ -20,7 +20,7 @@ from operators.etcd.settings import Settings
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object
 from shared.kubernetes.client import Obj
-from shared.plan import PASS, Apply, Delete, Step
+from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.status import conditions
 
 if TYPE_CHECKING:

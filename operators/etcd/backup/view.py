@@ -9,10 +9,10 @@ from operators.etcd.backup import places
 from operators.etcd.backup_api import API, COMPLETE, SCHEDULED, EtcdBackup
 from operators.etcd.stores import S3, VolumeStore
 from shared.api.spec import InvalidSpec
-from shared.cache import Cache
 from shared.kubernetes.client import Kube, NotFound, Obj
 from shared.kubernetes.secrets import Problem
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.queue import Key
 
 
 @dataclass(frozen=True, slots=True)

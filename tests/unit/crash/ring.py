@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from shared.cache import Cache
-from shared.controller import Controller
 from shared.kubernetes.client import SERVICE, Kind, Kube, Obj
 from shared.kubernetes.ownership import Owner
-from shared.plan import PASS, Apply, Call, Delete, Plan, Step, follow
-from shared.queue import Key
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Step, follow
+from shared.runtime.queue import Key
 from shared.testing.harness import NAMESPACE
 from shared.testing.kubelet import Fate
 from shared.testing.requests import Aimed

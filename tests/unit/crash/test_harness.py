@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from shared.kubernetes.client import SERVICE
-from shared.plan import PASS, Apply, Step
+from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES, Disturbance
 from shared.testing.outcome import Outcome, Reference

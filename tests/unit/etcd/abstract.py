@@ -16,7 +16,7 @@ from operators.etcd.api import EtcdCluster
 from operators.etcd.calls import AddLearner, MoveLeader, Promote, Remove
 from operators.etcd.database import Member
 from shared.kubernetes.client import Obj
-from shared.plan import Action, Apply, Delete, Patch, Plan
+from shared.runtime.plan import Action, Apply, Delete, Patch, Plan
 from shared.status import conditions
 from tests.unit.etcd.abstract_view import observe
 from tests.unit.etcd.world import PLANNER, UID

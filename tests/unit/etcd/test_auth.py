@@ -14,7 +14,7 @@ from operators.etcd.calls import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.database import Access
 from operators.etcd.observe import Observed
 from operators.etcd.secrets import Secrets
-from shared.plan import Progress, Step
+from shared.runtime.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, plan, seen
 
 WANTED = {"enabled": True, "rootSecretName": "root"}

@@ -37,7 +37,7 @@ from operators.etcd.database import (
     Unhealthy,
     Unreachable,
 )
-from shared.plan import Call
+from shared.runtime.plan import Call
 
 MEMBERS = tuple(Member(number, f"demo-{number}", (f"http://demo-{number}.demo.cache.svc:2380",)) for number in range(3))
 LEARNER = Member(7, "", ("http://demo-3.demo.cache.svc:2380",), learner=True)

@@ -14,7 +14,7 @@ from operators.etcd.corruption import INCONSISTENT, replace_corrupt_member, susp
 from operators.etcd.database import CORRUPT, Alarm, HashKV
 from operators.etcd.observe import Observed
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Step
+from shared.runtime.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
 
 ANNOUNCED = {"conditions": [{"type": "Ready", "status": "False", "reason": "ReplacingCorruptMember", "message": "…"}]}

@@ -21,7 +21,7 @@ from operators.etcd.observe import Observed
 from operators.etcd.secrets import Secrets
 from operators.etcd.settings import Settings
 from operators.etcd.start import Closed, Joining, New, Start
-from shared.plan import Apply
+from shared.runtime.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

@@ -21,7 +21,7 @@ from operators.etcd.maintenance import (
     relieve_full_disk,
 )
 from operators.etcd.observe import Observed
-from shared.plan import Progress, Step
+from shared.runtime.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
 
 MIB = 2**20

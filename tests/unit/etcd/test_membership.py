@@ -8,7 +8,7 @@ import pytest
 
 from operators.etcd.calls import MoveLeader, Promote
 from operators.etcd.database import Member
-from shared.plan import Patch, Plan, Progress
+from shared.runtime.plan import Patch, Plan, Progress
 from tests.unit.etcd.world import (
     ABSENT,
     AWAITED,

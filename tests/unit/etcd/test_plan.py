@@ -13,7 +13,7 @@ from operators.etcd.database import Alarm
 from operators.etcd.secrets import Secrets
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
-from shared.plan import Progress
+from shared.runtime.plan import Progress
 from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, VOTER, At, acts, cluster, member_id, plan, seen
 
 

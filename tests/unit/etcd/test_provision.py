@@ -14,7 +14,7 @@ from operators.etcd.observe import Observed, Place
 from operators.etcd.secrets import Secrets
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem
-from shared.plan import PASS, Apply, Delete, Patch, Progress, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step, WriteSecret
 from tests.unit.etcd.vault import AUTHORITY, PEER, Vault
 from tests.unit.etcd.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
 

@@ -19,9 +19,9 @@ from operators.etcd.layout import record_cluster
 from operators.etcd.loss import Loss, loss
 from operators.etcd.observe import Observed
 from operators.etcd.recovery import executing, pod_name, recover_quorum, replicas, report, successor
-from shared import plan as steps
 from shared.kubernetes.client import STATEFUL_SET, Obj
-from shared.plan import Step
+from shared.runtime import plan as steps
+from shared.runtime.plan import Step
 from tests.unit.etcd.world import CLUSTER_ID, DOWN, NOW, SETTINGS, UID, VOTER, At, acts, cluster, member_id, plan, seen
 
 AWAY = At(up=False, trouble="ContainerCreating: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.etcd.start import Closed
-from shared.plan import Apply, Plan, Progress
+from shared.runtime.plan import Apply, Plan, Progress
 from tests.unit.etcd.world import (
     ABSENT,
     DOWN,

@@ -17,7 +17,7 @@ from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
 from operators.etcd.start import Closed, New, Start
 from shared.kubernetes.client import POD
-from shared.plan import Apply, Step
+from shared.runtime.plan import Apply, Step
 from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES
 from shared.testing.scenario import Scenario, Unsafe

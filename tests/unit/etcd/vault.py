@@ -13,7 +13,7 @@ from shared.issuing import Issuing
 from shared.keyring import authorities_in
 from shared.kubernetes.secrets import content_of
 from shared.pem import Certificate
-from shared.plan import WriteSecret
+from shared.runtime.plan import WriteSecret
 from tests.unit.drawer import Drawer
 from tests.unit.etcd.world import SETTINGS, cluster
 

@@ -18,7 +18,7 @@ from operators.etcd.settings import Settings
 from operators.etcd.start import REFUSED, Closed, Start
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
-from shared.plan import Action, Plan
+from shared.runtime.plan import Action, Plan
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = "2026-01-01T11:00:00Z"

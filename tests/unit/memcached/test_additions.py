@@ -12,7 +12,7 @@ import pytest
 from operators.memcached.__main__ import controller
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.options import parse_options
-from shared.plan import Progress
+from shared.runtime.plan import Progress
 from shared.testing.harness import NAMESPACE, NOW, Harness
 from tests.unit.memcached.world import plan, pod, resource, world
 

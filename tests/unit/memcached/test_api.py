@@ -16,7 +16,7 @@ from operators.memcached.spec import MemcachedSpec
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Obj
-from shared.plan import Apply
+from shared.runtime.plan import Apply
 from tests.cases import Case
 from tests.memcached_cases import ACCEPTED, CHANGES, REFUSED
 from tests.schema import broken_constraints, leaves, spec_schema, uncovered

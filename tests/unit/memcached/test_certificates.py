@@ -15,7 +15,7 @@ from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem
 from shared.options import parse_options
 from shared.pem import Pair
-from shared.plan import Call, Progress
+from shared.runtime.plan import Call, Progress
 from shared.testing.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import Fleet, certificate, der, secret, tls_secret
 from tests.unit.memcached.world import crew, plan, pod, resource

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from operators.memcached.observe import Observed
 from shared.kubernetes.pods import Pod
-from shared.plan import Apply, Progress
+from shared.runtime.plan import Apply, Progress
 from tests.unit.memcached.world import EMPTY, plan, pod, resource, world
 
 THREE = tuple(pod(number) for number in (1, 2, 3))

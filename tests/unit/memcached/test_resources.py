@@ -15,7 +15,7 @@ from operators.memcached.api import Memcached
 from operators.memcached.observe import Crew, Observed
 from operators.memcached.resources import WORKLOADS
 from operators.memcached.secrets import Secrets
-from shared.plan import Apply
+from shared.runtime.plan import Apply
 from tests.unit.memcached.world import plan
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -12,7 +12,7 @@ from operators.memcached.plan import Planner
 from operators.memcached.resources import WORKLOADS
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
-from shared.plan import Plan
+from shared.runtime.plan import Plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLANNER = Planner(

@@ -26,7 +26,7 @@ from shared import authority, pem
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from shared.pem import Pair
-from shared.plan import Action, Patch, Step, WriteSecret
+from shared.runtime.plan import Action, Patch, Step, WriteSecret
 from tests.unit.drawer import Drawer
 from tests.unit.redis.world import NOW, SETTINGS, UID
 

@@ -16,7 +16,7 @@ from operators.redis.calls import Configure, SetPasswords
 from operators.redis.observe import Observed
 from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.users import Passwords
-from shared.plan import PASS, Patch, Progress, WriteSecret
+from shared.runtime.plan import PASS, Patch, Progress, WriteSecret
 from tests.unit.redis.rotation import GIVEN, OVERLAP, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS
 

@@ -10,7 +10,7 @@ from operators.redis.api import RedisCluster
 from operators.redis.observe import Observed
 from operators.redis.slots import Slots
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Step
+from shared.runtime.plan import Progress, Step
 from tests.unit.redis.world import NEW, NEW_RECORDED, NOW, At, acts, cluster, formed, node_id, of, plan, seen, world
 
 RECORDED = [NEW_RECORDED] * 6

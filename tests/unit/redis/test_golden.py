@@ -18,7 +18,7 @@ from operators.redis.api import RedisCluster
 from operators.redis.observe import Observed
 from operators.redis.secrets import Secrets
 from operators.redis.settings import Settings
-from shared.plan import Apply
+from shared.runtime.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

@@ -8,7 +8,7 @@ import pytest
 
 from operators.redis.answers import Node
 from operators.redis.slots import Slots
-from shared.plan import Plan, Progress
+from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

@@ -20,7 +20,7 @@ from operators.redis.scaling import masters
 from operators.redis.slots import Slots
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
-from shared.plan import Plan, Progress
+from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

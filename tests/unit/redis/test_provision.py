@@ -16,7 +16,7 @@ from operators.redis.provision import TEMPLATE_KEY
 from operators.redis.resources import CLUSTER_UID, CONFIG_MARK
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem, content_of
-from shared.plan import PASS, Apply, Delete, Patch, Progress, WriteSecret
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, WriteSecret
 from tests.unit.redis.rotation import GIVEN, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS, UID
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.redis.slots import Slots
 from shared.kubernetes.client import Obj
-from shared.plan import Plan, Progress
+from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.test_healing import lost
 from tests.unit.redis.world import At, acts, cluster, formed, node_id, of, plan, seen, world
 

@@ -17,7 +17,7 @@ from operators.redis.migration import legacy
 from operators.redis.observe import Observed, Place
 from operators.redis.plan import Planner
 from shared.kubernetes.client import POD
-from shared.plan import PASS, Apply, Step
+from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.course import Course
 from shared.testing.disturbance import DISTURBANCES
 from shared.testing.scenario import Scenario, Unsafe

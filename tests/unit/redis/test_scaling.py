@@ -9,7 +9,7 @@ import pytest
 
 from operators.redis.slots import Slots
 from shared.kubernetes.client import Obj
-from shared.plan import Plan, Progress
+from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.plan import Verdict
+from shared.runtime.plan import Verdict
 from shared.status import conditions
 from tests.unit.redis.world import ABSENT, NEW, At, cluster, formed, node_id, plan, replica, seen, world
 

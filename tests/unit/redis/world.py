@@ -24,7 +24,7 @@ from operators.redis.users import Passwords
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
-from shared.plan import Action, Plan
+from shared.runtime.plan import Action, Plan
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 JUST_NOW = "2026-01-01T11:59:30Z"

@@ -123,7 +123,7 @@ async def test_what_cannot_be_made_is_told_without_the_key() -> None:
 
 
 def test_an_operator_does_not_keep_in_memory_what_makes_certificates() -> None:
-    program = "import sys, shared.process; print('cryptography' in sys.modules)"
+    program = "import sys, shared.runtime.process; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

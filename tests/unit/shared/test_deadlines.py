@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Verdict
+from shared.runtime.plan import Progress, Verdict
 from shared.status.deadlines import Deadline
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

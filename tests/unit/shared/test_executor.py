@@ -9,9 +9,6 @@ import pytest
 
 from shared import metrics
 from shared.api.spec import InvalidSpec
-from shared.cache import Cache
-from shared.controller import Controller
-from shared.database import DatabaseError
 from shared.kubernetes.client import (
     EVENT,
     PERSISTENT_VOLUME_CLAIM,
@@ -27,7 +24,10 @@ from shared.kubernetes.client import (
     Unavailable,
 )
 from shared.kubernetes.ownership import NotOurs, Owner
-from shared.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.errors import DatabaseError
+from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
 from shared.status import conditions
 from shared.testing.faults import requests
 from shared.testing.harness import NAMESPACE, Harness

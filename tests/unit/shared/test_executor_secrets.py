@@ -12,11 +12,11 @@ import pytest
 from shared import pem
 from shared.authority import fulfil
 from shared.certificates import make
-from shared.executor import CertificateNotMade
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Conflict, Forbidden, Obj
 from shared.kubernetes.ownership import NotOurs
-from shared.plan import Apply, Patch, WriteSecret
 from shared.rotation import Made, Order
+from shared.runtime.executor import CertificateNotMade
+from shared.runtime.plan import Apply, Patch, WriteSecret
 from shared.testing.harness import NAMESPACE
 from tests.unit.shared.test_executor import Room
 

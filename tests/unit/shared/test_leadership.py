@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Kube, Obj, Request, Response, Transport, Unavailable
-from shared.leadership import Fence, Leadership, Sight, Times, claim, release, unopposed
+from shared.runtime.leader_election import Fence, Leadership, Sight, Times, claim, release, unopposed
 from shared.status.events import Recorder
 from shared.testing import ApiServer, requests
 

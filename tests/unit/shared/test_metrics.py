@@ -19,7 +19,7 @@ from operators.memcached import __main__ as memcached
 from operators.redis import __main__ as redis
 from shared import metrics
 from shared.options import parse_options
-from shared.process import Operator
+from shared.runtime.process import Operator
 from shared.status import resource_metrics
 from shared.status.resource_metrics import State
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from shared.kubernetes.client import SERVICE
-from shared.plan import PASS, Apply, Progress, Step, StepOf, follow
+from shared.runtime.plan import PASS, Apply, Progress, Step, StepOf, follow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = (Apply(SERVICE, {"metadata": {"name": name}}) for name in ("one", "two"))

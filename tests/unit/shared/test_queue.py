@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.queue import FIRST_RETRY, LAST_RETRY, Key, Queue
+from shared.runtime.queue import FIRST_RETRY, LAST_RETRY, Key, Queue
 
 A, B = Key("default", "a"), Key("default", "b")
 

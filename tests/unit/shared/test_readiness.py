@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from shared.controller import Controller
 from shared.kubernetes.client import Kind, Obj
-from shared.plan import Plan, Progress, Verdict
-from shared.queue import Key
+from shared.runtime.controller import Controller
+from shared.runtime.plan import Plan, Progress, Verdict
+from shared.runtime.queue import Key
 from shared.status.readiness import Readiness
 from shared.testing.harness import Harness
 

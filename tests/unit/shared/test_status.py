@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes.client import Obj
-from shared.plan import Progress, Verdict
+from shared.runtime.plan import Progress, Verdict
 from shared.status import conditions as status
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"

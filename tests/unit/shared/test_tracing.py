@@ -19,11 +19,11 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from shared import tracing
-from shared.cache import Cache
-from shared.controller import Controller
 from shared.kubernetes.client import Kind, Kube, Obj
 from shared.logs import JsonFormatter
-from shared.plan import Plan, Verdict
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.plan import Plan, Verdict
 from shared.testing.harness import Harness
 from tests.otlp import Collector, collecting
 
@@ -116,7 +116,7 @@ async def test_without_a_collector_there_is_no_span() -> None:
 
 
 def test_without_a_collector_opentelemetry_is_not_even_imported() -> None:
-    code = "import shared.process, sys; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    code = "import shared.runtime.process, sys; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

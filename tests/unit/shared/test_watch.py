@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cache import Cache
 from shared.kubernetes.client import POD, Kind, Obj
-from shared.queue import Key
-from shared.watch import Entered
+from shared.runtime.cache import Cache
+from shared.runtime.queue import Key
+from shared.runtime.watch import Entered
 
 OWNER = Key("default", "owner")
 

@@ -16,7 +16,7 @@ from operators.etcd.database import CORRUPT
 from operators.etcd.settings import Settings
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
-from shared.plan import Apply, Delete, Plan, Progress
+from shared.runtime.plan import Apply, Delete, Plan, Progress
 from shared.status import conditions
 from tests.unit.etcd.backup.states import (
     BEGAN,

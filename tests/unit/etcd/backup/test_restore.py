@@ -19,7 +19,7 @@ from operators.etcd.start import Closed, New
 from operators.etcd.stores import S3, VolumeStore
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
-from shared.plan import PASS, Action, Apply, Delete, Progress, Step
+from shared.runtime.plan import PASS, Action, Apply, Delete, Progress, Step
 from tests.unit.etcd.backup.states import at, ended, failed, leaving, there
 from tests.unit.etcd.world import (
     ABSENT,

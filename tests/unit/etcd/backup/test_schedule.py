@@ -18,8 +18,8 @@ from operators.etcd.backup_api import API, SCHEDULED, EtcdBackup
 from operators.etcd.observe import Observed
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import key_of
-from shared.plan import PASS, Action, Apply, Delete
-from shared.queue import Key
+from shared.runtime.plan import PASS, Action, Apply, Delete
+from shared.runtime.queue import Key
 from tests.unit.etcd.backup.states import VOLUME
 from tests.unit.etcd.world import SETTINGS, UID, VOTER, cluster, plan, seen
 

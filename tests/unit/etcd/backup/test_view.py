@@ -15,7 +15,7 @@ from operators.etcd.backup_api import API, SCHEDULED, EtcdBackup
 from operators.etcd.stores import S3, VolumeStore
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kube, Obj
 from shared.kubernetes.secrets import Problem
-from shared.queue import Key
+from shared.runtime.queue import Key
 from shared.testing.apiserver import ApiServer
 from shared.testing.harness import look
 from tests.etcd_scenarios import OPTIONS

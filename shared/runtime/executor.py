@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shared import tracing
-from shared.cache import Cache
-from shared.controller import Controller
-from shared.database import DatabaseError
 from shared.kubernetes import client, managed_fields, ownership, secrets
 from shared.kubernetes.client import SECRET, Kind, Kube, Obj
-from shared.plan import Action, Apply, Call, Delete, Patch, WriteSecret
-from shared.queue import Key
 from shared.rotation import Order
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.errors import DatabaseError
+from shared.runtime.plan import Action, Apply, Call, Delete, Patch, WriteSecret
+from shared.runtime.queue import Key
 from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)

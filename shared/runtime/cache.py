@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from shared import metrics
 from shared.kubernetes.client import Kind, Obj, resource_version
-from shared.queue import Key
+from shared.runtime.queue import Key
 
 GRAVES = 10_000
 """Deletions remembered at most: enough to outlast any event that is still under way."""

@@ -15,14 +15,14 @@ from typing import Any
 
 from shared import metrics, tracing
 from shared.api.spec import InvalidSpec
-from shared.cache import Cache
-from shared.controller import Controller
-from shared.database import DatabaseError
-from shared.executor import Executor, Permit, always
 from shared.kubernetes import client, ownership
 from shared.kubernetes.client import Kube, Obj
-from shared.plan import Plan, Progress, Verdict
-from shared.queue import Key, Queue
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.errors import DatabaseError
+from shared.runtime.executor import Executor, Permit, always
+from shared.runtime.plan import Plan, Progress, Verdict
+from shared.runtime.queue import Key, Queue
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness

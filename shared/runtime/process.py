@@ -21,17 +21,17 @@ from shared import endpoints, install, known, logs, metrics, profiling, tracing
 from shared.api import admission, crd, reference
 from shared.api.spec import Admission
 from shared.certificates import Certificates, certificates_of
-from shared.controller import Controller
-from shared.executor import Permit, always
 from shared.kubernetes.client import Kube, KubeError, Transport
 from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
-from shared.leadership import Fence, Leadership, Term, Times, unopposed
 from shared.options import Options, parse_options
-from shared.queue import Key, Queue
-from shared.reconciler import Reconciler
+from shared.runtime.controller import Controller
+from shared.runtime.executor import Permit, always
+from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
+from shared.runtime.queue import Key, Queue
+from shared.runtime.reconciler import Reconciler
+from shared.runtime.watch import Watch
 from shared.status import resource_metrics
 from shared.status.events import Recorder
-from shared.watch import Watch
 
 log = logging.getLogger(__name__)
 

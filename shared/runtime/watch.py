@@ -22,10 +22,10 @@ import kopf
 from aiohttp.connector import Connection
 from yarl import URL
 
-from shared.cache import Cache, Relist
-from shared.controller import Controller
 from shared.kubernetes.client import Kind, Kube, KubeError, Obj, complete
 from shared.kubernetes.transport import Configuration, authorization, open_session
+from shared.runtime.cache import Cache, Relist
+from shared.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
-from shared.cache import Cache
 from shared.certificates import make
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kind, Kube, Obj
-from shared.plan import Call, Plan
-from shared.queue import Key
 from shared.rotation import Made, Order
+from shared.runtime.cache import Cache
+from shared.runtime.plan import Call, Plan
+from shared.runtime.queue import Key
 from shared.status.resource_metrics import Sample
 
 Resource = TypeVar("Resource")

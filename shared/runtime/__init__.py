@@ -1,0 +1,1 @@
+"""The reconcile engine: process, watches, cache, queue, plan and executor."""
