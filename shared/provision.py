@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shared.api.podspec import smaller
-from shared.issuing import Issuing
 from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj, annotation
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import AGAIN, INVALID, Problem
+from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}

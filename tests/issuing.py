@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import lru_cache
 
-from shared.authority import fulfil
-from shared.pem import Pair
-from shared.rotation import Made, Order
+from shared.pki.ca import fulfil
+from shared.pki.certs import Pair
+from shared.pki.rotation import Made, Order
 from shared.testing.harness import NOW
 
 

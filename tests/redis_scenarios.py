@@ -12,7 +12,6 @@ from functools import cache
 
 from operators.redis.__main__ import clusters
 from operators.redis.api import API
-from shared.authority import fulfil
 from shared.kubernetes.client import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -25,7 +24,8 @@ from shared.kubernetes.client import (
     Obj,
 )
 from shared.options import parse_options
-from shared.rotation import Order
+from shared.pki.ca import fulfil
+from shared.pki.rotation import Order
 from shared.testing.harness import NOW
 from shared.testing.scenario import (
     Scenario,

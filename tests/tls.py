@@ -6,7 +6,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shared import authority
+from shared.pki import ca
 
 
 class Authority:
@@ -16,7 +16,7 @@ class Authority:
         self._directory = directory
         self._begins = datetime.now(UTC) - timedelta(hours=1)
         self._ends = self._begins + timedelta(days=1)
-        self._pair = authority.authority(name, begins=self._begins, ends=self._ends)
+        self._pair = ca.authority(name, begins=self._begins, ends=self._ends)
         self.certificate = directory / f"{name}.crt"
         self.certificate.write_text(self._pair.certificate)
 
@@ -33,7 +33,7 @@ class Authority:
         """
         ends = self._ends if days > 0 else self._begins
         begins = self._begins if days > 0 else ends + timedelta(days=days)
-        pair = authority.issue(self._pair, name * named, begins=begins, ends=ends, hosts=hosts, client=client)
+        pair = ca.issue(self._pair, name * named, begins=begins, ends=ends, hosts=hosts, client=client)
         files = self._directory / f"{name}.crt", self._directory / f"{name}.key"
         for file, text in zip(files, pair, strict=True):
             file.write_text(text)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared import authority, pem
+from shared.pki import ca, certs
 
 VALID = datetime.timedelta(days=365)
 BACKDATED = datetime.timedelta(hours=1)  # tolerates a clock that is set back after a start
@@ -32,7 +32,7 @@ class Authority:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._authority = authority.authority("platform-cluster-ca", **_validity())
+        self._authority = ca.authority("platform-cluster-ca", **_validity())
         self.pair = self._write("ca", self._authority)
 
     def issue(self, file: str, common_name: str, *, groups: Iterable[str] = (), hosts: Iterable[str] = ()) -> Pair:
@@ -44,7 +44,7 @@ class Authority:
             groups: Kubernetes reads them as the user's groups.
             hosts: addresses and DNS names it serves under.
         """
-        made = authority.issue(self._authority, common_name, **_validity(), groups=groups, hosts=hosts, client=True)
+        made = ca.issue(self._authority, common_name, **_validity(), groups=groups, hosts=hosts, client=True)
         return self._write(file, made)
 
     def kubeconfig(self, path: Path, server: str, client: Pair, *, name: str = "platform") -> Path:
@@ -73,7 +73,7 @@ class Authority:
         _write_private(path, json.dumps(config, indent=2).encode())
         return path
 
-    def _write(self, file: str, made: pem.Pair) -> Pair:
+    def _write(self, file: str, made: certs.Pair) -> Pair:
         pair = Pair(self.directory / f"{file}.crt", self.directory / f"{file}.key")
         pair.certificate.write_text(made.certificate)
         _write_private(pair.key, made.key.encode())

@@ -10,10 +10,10 @@ from __future__ import annotations
 from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.resources import COMPONENT
-from shared import keyring
-from shared.keyring import Leaf, in_domains
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import Owner
+from shared.pki import keyring
+from shared.pki.keyring import Leaf, in_domains
 
 
 def leaves(resource: EtcdCluster) -> tuple[Leaf, ...]:

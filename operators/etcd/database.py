@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from shared.runtime.errors import DatabaseError
 
 

@@ -10,10 +10,11 @@ from operators.etcd.flags import QUOTA
 from operators.etcd.observe import Observed
 from operators.etcd.resources import COMPONENT, SECRETS
 from operators.etcd.settings import Settings
-from shared import keyring, provision
+from shared import provision
 from shared.api.podspec import smaller
-from shared.issuing import Issuing
 from shared.kubernetes.client import SERVICE, annotation
+from shared.pki import keyring
+from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step
 
 REFUSAL = "etcd.ydzs.io/growth-refused"

@@ -9,8 +9,6 @@ from datetime import datetime
 from operators.etcd import resources
 from operators.etcd.api import EtcdCluster
 from operators.etcd.database import Access
-from shared import pem
-from shared.keyring import Authorities, Held, authority_key, ends, fingerprint
 from shared.kubernetes.client import Kube, Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
@@ -30,7 +28,9 @@ from shared.kubernetes.secrets import (
     wrong_with_hosts,
     wrong_with_pair,
 )
-from shared.pem import Pair
+from shared.pki import certs
+from shared.pki.certs import Pair
+from shared.pki.keyring import Authorities, Held, authority_key, ends, fingerprint
 
 USER = "root"
 """etcd's user that may do everything: without it, passwords cannot be asked for."""
@@ -125,7 +125,7 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
         if wrong := wrong or wrong_with_hosts(pair, authority, hosts, whenever=True):
             raise Wrong(INVALID, f"{at}: Secret {name}: {wrong}")
         shown = name == resources.client_secret(resource) and client  # by the operator
-        if shown and resource.spec.auth is not None and pem.read(certificate)[0].is_named:
+        if shown and resource.spec.auth is not None and certs.read(certificate)[0].is_named:
             raise Wrong(
                 INVALID,
                 f"{at}: Secret {name}: {CERTIFICATE_KEY} bears a common name, and with users (spec.auth), etcd's "

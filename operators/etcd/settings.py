@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.rotation import LIFETIME
+from shared.pki.rotation import LIFETIME
 
 
 @dataclass(frozen=True, slots=True)

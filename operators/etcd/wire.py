@@ -13,7 +13,8 @@ from aiohttp.http_exceptions import LineTooLong
 
 from operators.etcd import answers
 from operators.etcd.database import Access, Endpoint, EtcdError, Unreachable
-from shared import tls, tracing
+from shared import tracing
+from shared.pki import verify
 
 QUESTION = 5.0
 """Seconds until a question counts as not answered."""
@@ -129,7 +130,7 @@ class Wire:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            trust = tls.trust(self._access.authority, self._access.pair) if self._access.authority else True
+            trust = verify.trust(self._access.authority, self._access.pair) if self._access.authority else True
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=trust), cookie_jar=aiohttp.DummyCookieJar()
             )
@@ -166,8 +167,8 @@ def _json(read: Callable[[Any], Answer]) -> Callable[[bytes], Answer]:
 
 def _cause(path: str, error: BaseException, *, tls_wanted: bool) -> str:
     """What happened to a connection, to follow the member's name."""
-    if (failed := tls.failure(error)) is not None:
-        return f": {tls.cause(failed)}"
+    if (failed := verify.failure(error)) is not None:
+        return f": {verify.cause(failed)}"
     if isinstance(error, aiohttp.ClientPayloadError):
         return f" broke off its answer to {path}."
     if isinstance(error, aiohttp.ClientConnectorError):

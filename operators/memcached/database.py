@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
 from shared import tracing
-from shared.tls import cause
+from shared.pki.verify import cause
 
 TIMEOUT = 5.0
 """Seconds for a connection to be ready, and for an answer to be complete."""

@@ -11,8 +11,6 @@ from datetime import datetime
 
 from operators.memcached.api import Memcached
 from operators.memcached.template import USERS_KEY
-from shared import pem
-from shared.keyring import Held
 from shared.kubernetes.client import Kube, Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
@@ -27,6 +25,8 @@ from shared.kubernetes.secrets import (
     texts,
     wrong_with_pair,
 )
+from shared.pki import certs
+from shared.pki.keyring import Held
 
 USERS, LINE = 8, 255
 """Lines of a users' file, and bytes of one, that memcached reads: https://github.com/memcached/memcached authfile.c."""
@@ -47,7 +47,7 @@ class Secrets:
 
     problem: Problem | None = None
     users: str = field(default="", repr=False)
-    pair: pem.Pair | None = field(default=None, repr=False)
+    pair: certs.Pair | None = field(default=None, repr=False)
     authority: str = field(default="", repr=False)
     digest: str = ""
     expires: Mapping[str, datetime] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Secrets:
         """SHA-256 of the servers' certificate, in hexadecimal; empty without one."""
         if self.pair is None:
             return ""
-        return fingerprint(ssl.PEM_cert_to_DER_cert(pem.read(self.pair.certificate)[0].pem))
+        return fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(self.pair.certificate)[0].pem))
 
 
 def fingerprint(certificate: bytes) -> str:
@@ -99,7 +99,7 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
             secret = found[tls.secret_name]
             keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if resource.spec.needs_client_certificate else ()))
             certificate, key, *authorities = texts("spec.tls", tls.secret_name, secret, *keys)
-            pair, authority = pem.Pair(certificate, key), "".join(authorities)
+            pair, authority = certs.Pair(certificate, key), "".join(authorities)
             if wrong := wrong_with_pair(pair, authority):
                 raise Wrong(INVALID, f"spec.tls: Secret {tls.secret_name}: {wrong}")
             if authority:

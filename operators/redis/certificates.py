@@ -1,7 +1,7 @@
 """The certificates that a RedisCluster needs, and how nodes take up others while they run. Pure.
 
 Where tls.mode is self, Secret NAME-ca has the authority that signs, with its key; NAME-server-tls and NAME-client-tls
-have a certificate each, and the authorities to trust (shared/issuing.py fills them). Where it is certManager, these two
+have a certificate each, and the authorities to trust (shared/pki/issuing.py fills them). Where it is certManager, these two
 are cert-manager's, and where it is secret, the first is the user's.
 
 What nodes mount is a copy, NAME-nodes-tls: only what can be served with comes there, and each step by itself, so that
@@ -27,12 +27,12 @@ from datetime import datetime
 from operators.redis import resources
 from operators.redis.api import RedisCluster
 from operators.redis.resources import COMPONENT
-from shared import keyring, pem
-from shared.keyring import Held, Leaf, authorities_in, in_domains, joined
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.pem import Certificate, Pair
+from shared.pki import certs, keyring
+from shared.pki.certs import Certificate, Pair
+from shared.pki.keyring import Held, Leaf, authorities_in, in_domains, joined
 
 
 def leaves(resource: RedisCluster) -> tuple[Leaf, ...]:
@@ -88,7 +88,7 @@ class Mounted:
 
     @property
     def certificate(self) -> Certificate:
-        return pem.read(self.pair.certificate)[0]
+        return certs.read(self.pair.certificate)[0]
 
     def content(self) -> Mapping[str, str]:
         """What the Secret is to hold, by key."""

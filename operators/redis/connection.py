@@ -27,7 +27,8 @@ from redis.exceptions import ConnectionError as CutOff
 from redis.exceptions import RedisError as LibraryError
 
 from operators.redis.database import Access, Command, Connect, Denied, Endpoint, Loading, Refused, Server, Unreachable
-from shared import tls, tracing
+from shared import tracing
+from shared.pki import verify
 
 QUESTION = 5.0
 """Seconds until a question counts as not answered, and until a connection counts as not made."""
@@ -142,8 +143,8 @@ class Line:
         raise Unreachable(self._who + why) from None
 
     def _cause(self, what: str, error: BaseException) -> str:
-        if (failed := tls.failure(error)) is not None:
-            return f": {tls.cause(failed)}"
+        if (failed := verify.failure(error)) is not None:
+            return f": {verify.cause(failed)}"
         origin: BaseException | None = error
         while origin is not None and not isinstance(origin, OSError):
             origin = origin.__cause__ or origin.__context__
@@ -174,7 +175,7 @@ class _Wire(Connection):
         self._replies = hiredis.Reader(protocolError=ValueError, replyError=_Wrong, notEnoughData=_PARTIAL)
         self._tls = {}
         if access.authority:
-            self._tls = {"ssl": tls.trust(access.authority, access.pair), "server_hostname": endpoint.host}
+            self._tls = {"ssl": verify.trust(access.authority, access.pair), "server_hostname": endpoint.host}
 
     async def answer(self, within: float) -> Any:
         """The next one: bytes, a number, None, a `_Wrong`, or a list of such.

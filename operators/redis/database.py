@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from shared.runtime.errors import DatabaseError
 
 PORT, BUS_PORT = 6379, 16379

@@ -19,13 +19,14 @@ from operators.redis.settings import Settings
 from operators.redis.telling import has_heard, heard_by_all
 from operators.redis.users import EXPORTERS, Passwords
 from operators.redis.versions import Version
-from shared import keyring, provision
-from shared.issuing import Issuing
-from shared.keyring import fingerprint
+from shared import provision
 from shared.kubernetes import ownership
 from shared.kubernetes.client import CONFIG_MAP, SECRET, SERVICE, Obj, annotation
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
 from shared.kubernetes.secrets import AGAIN, Problem, content_of, encoded
+from shared.pki import keyring
+from shared.pki.issuing import Issuing
+from shared.pki.keyring import fingerprint
 from shared.runtime.plan import PASS, Apply, Progress, Step, WriteSecret
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"

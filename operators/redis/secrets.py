@@ -12,7 +12,6 @@ from operators.redis.api import RedisCluster
 from operators.redis.certificates import Mounted
 from operators.redis.database import Access
 from operators.redis.users import Passwords
-from shared.keyring import ends, joined
 from shared.kubernetes.client import Kube, Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
@@ -32,7 +31,8 @@ from shared.kubernetes.secrets import (
     wrong_with_hosts,
     wrong_with_pair,
 )
-from shared.pem import Pair
+from shared.pki.certs import Pair
+from shared.pki.keyring import ends, joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared import pem
 from shared.kubernetes.client import SECRET, Kube, NotFound, Obj
+from shared.pki import certs
 
 CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
 """Keys of a Secret with a certificate, as cert-manager and others write them."""
@@ -129,7 +129,7 @@ def not_issued(name: str) -> Wrong:
     )
 
 
-def wrong_with_pair(pair: pem.Pair, authority: str = "", *, whenever: bool = False) -> str:
+def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = False) -> str:
     """What keeps a server from serving with a certificate, or, where it asks clients for one, from being reached.
 
     Args:
@@ -141,8 +141,8 @@ def wrong_with_pair(pair: pem.Pair, authority: str = "", *, whenever: bool = Fal
         Which keys, what is wrong, and what mends it; empty if nothing is.
     """
     try:
-        pem.read(pair.certificate)
-        serving, asking = pem.server_context(pair), unverifying(pair)
+        certs.read(pair.certificate)
+        serving, asking = certs.server_context(pair), unverifying(pair)
     except ValueError as wrong:
         return f"{CERTIFICATE_KEY} and {PRIVATE_KEY}: {wrong}. Give a certificate and its key."
     if not authority:
@@ -160,7 +160,7 @@ def wrong_with_pair(pair: pem.Pair, authority: str = "", *, whenever: bool = Fal
     return ""
 
 
-def wrong_with_hosts(pair: pem.Pair, authority: str, hosts: Iterable[str], *, whenever: bool = False) -> str:
+def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, whenever: bool = False) -> str:
     """What keeps clients that trust an authority from taking a server for the one with this name.
 
     Args:
@@ -172,11 +172,11 @@ def wrong_with_hosts(pair: pem.Pair, authority: str, hosts: Iterable[str], *, wh
         As `wrong_with_pair`.
     """
     try:
-        asking = pem.client_context(None, authority)
+        asking = certs.client_context(None, authority)
     except ValueError as wrong:
         return f"{AUTHORITY_KEY}: {wrong}. Give the certificates that vouch for {CERTIFICATE_KEY}, in PEM form."
     for host in hosts:
-        if refusal := _refusal(pem.server_context(pair), asking, host, whenever=whenever):
+        if refusal := _refusal(certs.server_context(pair), asking, host, whenever=whenever):
             return (
                 f"clients that trust {AUTHORITY_KEY} would not take {CERTIFICATE_KEY} for {host}'s "
                 f"({refusal.rstrip('.')}). Issue it by that authority, for that name, for server auth."
@@ -184,9 +184,9 @@ def wrong_with_hosts(pair: pem.Pair, authority: str, hosts: Iterable[str], *, wh
     return ""
 
 
-def unverifying(pair: pem.Pair) -> ssl.SSLContext:
+def unverifying(pair: certs.Pair) -> ssl.SSLContext:
     """A context for a client that shows this certificate if it is asked, and itself looks what the server shows."""
-    context = pem.client_context(pair)
+    context = certs.client_context(pair)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
-from shared.certificates import make
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kind, Kube, Obj
-from shared.rotation import Made, Order
+from shared.pki.rotation import Made, Order
+from shared.pki.serving import make
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan
 from shared.runtime.queue import Key

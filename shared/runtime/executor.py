@@ -14,7 +14,7 @@ from typing import Any
 from shared import tracing
 from shared.kubernetes import client, managed_fields, ownership, secrets
 from shared.kubernetes.client import SECRET, Kind, Kube, Obj
-from shared.rotation import Order
+from shared.pki.rotation import Order
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError

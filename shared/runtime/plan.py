@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import ClassVar, TypeVar
 
 from shared.kubernetes.client import Kind, Obj
-from shared.rotation import Order
+from shared.pki.rotation import Order
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")

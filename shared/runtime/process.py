@@ -20,10 +20,10 @@ from aiohttp import web
 from shared import endpoints, install, known, logs, metrics, profiling, tracing
 from shared.api import admission, crd, reference
 from shared.api.spec import Admission
-from shared.certificates import Certificates, certificates_of
 from shared.kubernetes.client import Kube, KubeError, Transport
 from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
 from shared.options import Options, parse_options
+from shared.pki.serving import Certificates, certificates_of
 from shared.runtime.controller import Controller
 from shared.runtime.executor import Permit, always
 from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed

@@ -22,15 +22,15 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
-from shared import pem
-from shared.certificates import SelfMade
 from shared.kubernetes.client import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.pki import certs
+from shared.pki.serving import SelfMade
+from shared.pki.stores import SharedSecret
+from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import LINGER
 from shared.status import conditions
-from shared.store import SharedSecret
 from shared.testing import Actor
-from shared.trust import MUTATING, VALIDATING, Clients
 from tests.api.conftest import install
 from tests.api.live import LiveServer
 from tests.api.replicas import Replica, wait
@@ -296,11 +296,11 @@ def test_certificates_rotate_under_load_with_no_failed_call(plane: ControlPlane,
     assert [call for call in calls if call.startswith("failed")] == []
     assert calls["created"] > 100
     assert calls["connected"] > 100
-    assert len({pem.read(bundle)[0].subject for bundle in bundles}) == 2
+    assert len({certs.read(bundle)[0].subject for bundle in bundles}) == 2
 
 
 def _signers(served: set[str]) -> int:
-    return len({pem.read(certificate)[0].issuer for certificate in served})
+    return len({certs.read(certificate)[0].issuer for certificate in served})
 
 
 def _served(port: int, bundle: str) -> str:

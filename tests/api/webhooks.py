@@ -6,7 +6,7 @@ from typing import Any
 
 from operators.memcached.api import API
 from shared.kubernetes.client import CRD, Invalid, Obj
-from shared.trust import MUTATING, VALIDATING
+from shared.pki.trust_bundle import MUTATING, VALIDATING
 from tests.api.world import World
 
 BAD: dict[str, Any] = {"memoryMB": 64, "maxItemSizeMB": 33}

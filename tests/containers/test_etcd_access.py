@@ -12,7 +12,7 @@ from operators.etcd.calls import AddLearner, ChangePassword, DisableAuth, Enable
 from operators.etcd.database import Access, Denied, EtcdError, Refused, Unauthenticated, Unreachable
 from operators.etcd.gateway import connect
 from operators.etcd.wire import Wire
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from tests.containers.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
 from tests.tls import Authority
 

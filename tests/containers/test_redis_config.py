@@ -32,9 +32,9 @@ from operators.redis.directives import OURS
 from operators.redis.secrets import Secrets
 from operators.redis.template import pod as pod_template
 from operators.redis.users import Passwords
-from shared import authority, pem
-from shared.keyring import joined
-from shared.pem import Pair
+from shared.pki import ca, certs
+from shared.pki.certs import Pair
+from shared.pki.keyring import joined
 
 NOW = datetime.now(UTC)
 LIFE = timedelta(days=10)
@@ -312,17 +312,17 @@ HOSTS = ("localhost", "127.0.0.1", "*.demo.test")
 
 
 def signer(name: str) -> Pair:
-    return authority.authority(name, begins=NOW - LIFE, ends=NOW + 10 * LIFE)
+    return ca.authority(name, begins=NOW - LIFE, ends=NOW + 10 * LIFE)
 
 
 def issued(by: Pair, *, trusted: tuple[Pair, ...] = ()) -> Mounted:
-    pair = authority.issue(by, "demo", begins=NOW - LIFE, ends=NOW + LIFE, hosts=HOSTS, client=True)
-    return Mounted(pair, tuple(pem.read(each.certificate)[0] for each in (by, *trusted)))
+    pair = ca.issue(by, "demo", begins=NOW - LIFE, ends=NOW + LIFE, hosts=HOSTS, client=True)
+    return Mounted(pair, tuple(certs.read(each.certificate)[0] for each in (by, *trusted)))
 
 
 def shown(port: int, access: Access) -> str:
     """The certificate that a server shows to who connects now."""
-    context = pem.client_context(access.pair, access.authority)
+    context = certs.client_context(access.pair, access.authority)
     with (
         socket.create_connection(("127.0.0.1", port)) as raw,
         context.wrap_socket(raw, server_hostname="localhost") as wrapped,

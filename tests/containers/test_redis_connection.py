@@ -14,7 +14,7 @@ from operators.redis import connection
 from operators.redis.connection import connect
 from operators.redis.database import Access, Denied, Endpoint, Refused, Unreachable
 from operators.redis.look import look
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from tests.tls import Authority
 
 HOST = "demo-0.demo.test"

@@ -14,7 +14,7 @@ from operators.redis.database import Access, RedisError, SlotStuck, TargetFull, 
 from operators.redis.migration import big
 from operators.redis.moves import Move, balanced
 from operators.redis.slots import Slots
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from tests.containers.redis_cutting import Scissors
 from tests.containers.redis_moving import close_arrived, fill, forget, move, require_whole, writing
 from tests.containers.test_redis_connection import tls

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from shared import authority
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import encoded
+from shared.pki import ca
 from shared.runtime.plan import WriteSecret
 
 
@@ -30,7 +30,7 @@ class Drawer:
         assert write.seen == self.found.get(name), "a write that the API server would refuse"
         self.written += 1
         if write.order is not None:
-            made = authority.fulfil(write.order)
+            made = ca.fulfil(write.order)
             pair = made.serving or made.authority
             assert pair is not None
             secret["data"] |= encoded(dict(zip(write.under, pair, strict=True)))

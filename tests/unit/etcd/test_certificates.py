@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from operators.etcd import resources
 from operators.etcd.certificates import leaves, ordered
-from shared.keyring import Authorities, Held, trust
 from shared.kubernetes.secrets import content_of
+from shared.pki.keyring import Authorities, Held, trust
 from tests.unit.etcd.vault import AUTHORITY, PEER, Vault
 from tests.unit.etcd.world import cluster
 

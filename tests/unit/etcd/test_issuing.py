@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.etcd.secrets import judge
-from shared import authority, issuing, keyring, pem, rotation
-from shared.issuing import AUTHORITY_LIVES, LONGEST_SETTLING, SETTLINGS
-from shared.keyring import authorities_in, authority_key, fingerprint
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import content_of
-from shared.pem import Certificate
+from shared.pki import ca, certs, issuing, keyring, rotation
+from shared.pki.certs import Certificate
+from shared.pki.issuing import AUTHORITY_LIVES, LONGEST_SETTLING, SETTLINGS
+from shared.pki.keyring import authorities_in, authority_key, fingerprint
 from tests.unit.etcd.vault import AUTHORITY, CLIENT, LIFE, PEER, SERVER, Vault, encoded
 
 LEAVES = (PEER, SERVER, CLIENT)
@@ -131,8 +131,8 @@ def test_a_certificate_that_is_gone_or_spoilt_is_made_again_by_the_same_authorit
 
 def test_one_that_is_for_other_names_is_made_again() -> None:
     vault = begun()
-    secret, signer = vault.found[SERVER], pem.Pair(vault.text(AUTHORITY, "ca.crt"), vault.text(AUTHORITY, "ca.key"))
-    pair = authority.issue(signer, "x", begins=vault.now - HOUR, ends=vault.now + LIFE, hosts=["elsewhere"])
+    secret, signer = vault.found[SERVER], certs.Pair(vault.text(AUTHORITY, "ca.crt"), vault.text(AUTHORITY, "ca.key"))
+    pair = ca.issue(signer, "x", begins=vault.now - HOUR, ends=vault.now + LIFE, hosts=["elsewhere"])
     assert secret is not None
     secret["data"] |= {"tls.crt": encoded(pair.certificate), "tls.key": encoded(pair.key)}
     assert vault.settle() == [f"{SERVER}: it is for other names"]

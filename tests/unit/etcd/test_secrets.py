@@ -10,10 +10,10 @@ import pytest
 
 from operators.etcd.database import Access
 from operators.etcd.secrets import Secrets, judge, names, read
-from shared import authority
 from shared.kubernetes.client import SECRET, Kube, Obj
 from shared.kubernetes.secrets import Problem
-from shared.pem import Pair
+from shared.pki import ca
+from shared.pki.certs import Pair
 from shared.testing.apiserver import ApiServer
 from shared.testing.served import NAMESPACE
 from tests.unit.etcd.vault import BEGINS, Vault, encoded
@@ -28,13 +28,13 @@ MEMBER, SERVICE = "*.demo.default.svc", "demo-client.default.svc"
 
 @cache
 def signer(name: str) -> Pair:
-    return authority.authority(name, begins=BEGINS, ends=BEGINS + timedelta(days=1000))
+    return ca.authority(name, begins=BEGINS, ends=BEGINS + timedelta(days=1000))
 
 
 @cache
 def pair(*hosts: str, by: str = "ours", client: bool = True, name: str = "x") -> Pair:
     ends = BEGINS + timedelta(days=90)
-    return authority.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=hosts, client=client)
+    return ca.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=hosts, client=client)
 
 
 def secret(name: str, uid: str = "1", **content: str) -> Obj:
@@ -181,9 +181,7 @@ def test_time_is_for_the_plan_to_judge() -> None:
 def test_a_renewed_certificate_restarts_nobody_and_another_authority_everybody() -> None:
     first = judged(PEERS, CLIENTS, **GIVEN).digest
     assert first
-    renewed = tls(
-        "peers", authority.issue(signer("ours"), "y", begins=BEGINS, ends=BEGINS, hosts=[MEMBER], client=True)
-    )
+    renewed = tls("peers", ca.issue(signer("ours"), "y", begins=BEGINS, ends=BEGINS, hosts=[MEMBER], client=True))
     assert judged(renewed, CLIENTS, **GIVEN).digest == first
     assert judged(tls("peers", pair(MEMBER), uid="2"), CLIENTS, **GIVEN).digest == first, "made again, and the same"
     assert judged(tls("peers", pair(MEMBER, by="theirs"), by="theirs"), CLIENTS, **GIVEN).digest != first

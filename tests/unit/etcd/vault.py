@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 from operators.etcd import certificates, resources, secrets
 from operators.etcd.api import EtcdCluster
-from shared import pem
-from shared.issuing import Issuing
-from shared.keyring import authorities_in
 from shared.kubernetes.secrets import content_of
-from shared.pem import Certificate
+from shared.pki import certs
+from shared.pki.certs import Certificate
+from shared.pki.issuing import Issuing
+from shared.pki.keyring import authorities_in
 from shared.runtime.plan import WriteSecret
 from tests.unit.drawer import Drawer
 from tests.unit.etcd.world import SETTINGS, cluster
@@ -69,7 +69,7 @@ class Vault(Drawer):
         return content_of(self.found[name])[key]
 
     def leaf(self, name: str) -> Certificate:
-        return pem.read(self.text(name, "tls.crt"))[0]
+        return certs.read(self.text(name, "tls.crt"))[0]
 
     def trusted(self, name: str) -> tuple[Certificate, ...]:
         return authorities_in(self.found[name])

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from operators.memcached.database import Section, Unreachable
-from shared import authority, pem
 from shared.kubernetes.client import Obj
+from shared.pki import ca, certs
 from shared.testing.harness import NAMESPACE
 
 BEGINS = datetime.now(UTC) - timedelta(days=1)
@@ -18,18 +18,18 @@ ENDS = BEGINS + timedelta(days=30)
 
 
 @cache
-def signer(name: str) -> pem.Pair:
-    return authority.authority(name, begins=BEGINS, ends=ENDS)
+def signer(name: str) -> certs.Pair:
+    return ca.authority(name, begins=BEGINS, ends=ENDS)
 
 
 @cache
-def certificate(name: str = "cache", *, by: str = "ours", client: bool = True, ended: bool = False) -> pem.Pair:
+def certificate(name: str = "cache", *, by: str = "ours", client: bool = True, ended: bool = False) -> certs.Pair:
     ends = BEGINS + timedelta(hours=1) if ended else ENDS
-    return authority.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=["cache"], client=client)
+    return ca.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=["cache"], client=client)
 
 
-def der(pair: pem.Pair) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(pem.read(pair.certificate)[0].pem)
+def der(pair: certs.Pair) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(certs.read(pair.certificate)[0].pem)
 
 
 def secret(name: str, **data: str) -> Obj:
@@ -43,7 +43,7 @@ def secret(name: str, **data: str) -> Obj:
     }
 
 
-def tls_secret(pair: pem.Pair, name: str = "cache-tls", *, by: str = "ours") -> Obj:
+def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ours") -> Obj:
     return secret(name, tls_crt=pair.certificate, tls_key=pair.key, ca_crt=signer(by).certificate)
 
 
@@ -58,7 +58,7 @@ class Fleet:
         asked: how many connections were made.
     """
 
-    files: pem.Pair = field(default_factory=certificate)
+    files: certs.Pair = field(default_factory=certificate)
     silent: set[str] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
     asked: int = 0

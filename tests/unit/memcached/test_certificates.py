@@ -14,7 +14,7 @@ from operators.memcached.template import SECRETS
 from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem
 from shared.options import parse_options
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from shared.runtime.plan import Call, Progress
 from shared.testing.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import Fleet, certificate, der, secret, tls_secret

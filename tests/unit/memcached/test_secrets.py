@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operators.memcached.secrets import Secrets, fingerprint, judge
 from shared.kubernetes.client import Obj
-from shared.pem import Pair
+from shared.pki.certs import Pair
 from tests.unit.memcached.fleet import certificate, der, secret, signer, tls_secret
 from tests.unit.memcached.world import resource
 

@@ -22,10 +22,10 @@ from operators.redis.database import Refused
 from operators.redis.observe import Observed, Place
 from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.users import Passwords
-from shared import authority, pem
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
-from shared.pem import Pair
+from shared.pki import ca, certs
+from shared.pki.certs import Pair
 from shared.runtime.plan import Action, Patch, Step, WriteSecret
 from tests.unit.drawer import Drawer
 from tests.unit.redis.world import NOW, SETTINGS, UID
@@ -237,16 +237,16 @@ class Lab(Drawer):
         assert vouched(other.holds.pair, node.holds), f"{node.name} does not trust {other.name}"
         assert judged.access.pair is not None
         assert vouched(judged.access.pair, node.holds), f"{node.name} does not trust the operator"
-        assert node.holds.certificate.issuer in {each.subject for each in pem.read(judged.access.authority)}
+        assert node.holds.certificate.issuer in {each.subject for each in certs.read(judged.access.authority)}
 
 
 def vouched(pair: Pair, by: Mounted) -> bool:
-    return pem.read(pair.certificate)[0].issuer in {each.subject for each in by.trusted}
+    return certs.read(pair.certificate)[0].issuer in {each.subject for each in by.trusted}
 
 
 @cache
 def signer(name: str) -> Pair:
-    return authority.authority(name, begins=NOW - timedelta(days=1), ends=NOW + timedelta(days=1000))
+    return ca.authority(name, begins=NOW - timedelta(days=1), ends=NOW + timedelta(days=1000))
 
 
 @cache
@@ -254,5 +254,5 @@ def certificate(name: str, by: str) -> dict[str, str]:
     """A Secret's content."""
     hosts = ("*.demo.default.svc", "demo-client.default.svc")
     ends = NOW + timedelta(days=400)
-    pair = authority.issue(signer(by), name, begins=NOW - timedelta(days=1), ends=ends, hosts=hosts, client=True)
+    pair = ca.issue(signer(by), name, begins=NOW - timedelta(days=1), ends=ends, hosts=hosts, client=True)
     return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": signer(by).certificate}

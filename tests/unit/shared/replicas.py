@@ -17,15 +17,15 @@ from unittest.mock import patch
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from shared.authority import fulfil
-from shared.certificates import SelfMade
 from shared.kubernetes.client import SECRET, Kind, Kube, KubeError, Obj, Request, Response, Transport
-from shared.rotation import Made, Order
-from shared.store import SharedSecret
+from shared.pki.ca import fulfil
+from shared.pki.rotation import Made, Order
+from shared.pki.serving import SelfMade
+from shared.pki.stores import SharedSecret
+from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.testing import ApiServer, Served
 from shared.testing.fieldsets import Schema
 from shared.testing.served import NAMESPACE
-from shared.trust import MUTATING, VALIDATING, Clients
 
 LIFE = timedelta(seconds=1000)
 HOST = "ours-webhook.system.svc"

@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from shared import pem
-from shared.authority import authority, issue
-from shared.certificates import Certificates, Mounted, SelfMade, certificates_of, make
 from shared.kubernetes.client import SECRET, Conflict, Forbidden, Kube, NotFound, Request, Response
 from shared.options import parse_options
-from shared.pem import Pair
-from shared.rotation import LIFETIME, Order
-from shared.store import Memory
-from shared.trust import MUTATING, VALIDATING, Clients
+from shared.pki import certs
+from shared.pki.ca import authority, issue
+from shared.pki.certs import Pair
+from shared.pki.rotation import LIFETIME, Order
+from shared.pki.serving import Certificates, Mounted, SelfMade, certificates_of, make
+from shared.pki.stores import Memory
+from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from tests.unit.shared.replicas import HOST, LIFE, START, Cluster, configuration, made, served_by, verify
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -59,13 +59,13 @@ def cluster() -> Cluster:
 def test_a_certificate_is_read_as_cryptography_reads_it(begins: datetime, hosts: list[str]) -> None:
     signer = authority("ca", begins=begins, ends=begins + timedelta(days=2))
     pair = issue(signer, "name", begins=begins, ends=begins + timedelta(days=1), hosts=hosts, client=True)
-    read, other = pem.read(f"# a comment\n{pair.certificate}\n{signer.certificate}")
+    read, other = certs.read(f"# a comment\n{pair.certificate}\n{signer.certificate}")
     theirs = x509.load_pem_x509_certificate(pair.certificate.encode())
     assert (read.begins, read.ends) == (theirs.not_valid_before_utc, theirs.not_valid_after_utc)
     assert read.subject == _inside(theirs.subject.public_bytes())
     assert read.issuer == other.subject == _inside(theirs.issuer.public_bytes())
     assert read.hosts == set(hosts)
-    assert pem.read(read.pem) == (read,)
+    assert certs.read(read.pem) == (read,)
 
 
 def _inside(der: bytes) -> bytes:
@@ -76,7 +76,7 @@ def _inside(der: bytes) -> bytes:
 @pytest.mark.parametrize("text", ["", "nonsense", signed()[1].key])
 def test_a_text_without_a_certificate_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="there is no certificate"):
-        pem.read(text)
+        certs.read(text)
 
 
 @settings(max_examples=60)
@@ -85,7 +85,7 @@ def test_a_broken_certificate_is_an_error_and_nothing_else(at: int, byte: int) -
     der = bytearray(ssl.PEM_cert_to_DER_cert(_SOUND))
     der[at % len(der)] = byte
     with contextlib.suppress(ValueError):
-        pem.read(ssl.DER_cert_to_PEM_cert(bytes(der[: len(der) - at % 2])))
+        certs.read(ssl.DER_cert_to_PEM_cert(bytes(der[: len(der) - at % 2])))
 
 
 _SOUND = signed()[1].certificate
@@ -94,9 +94,9 @@ _SOUND = signed()[1].certificate
 def test_a_key_of_another_certificate_does_not_fit() -> None:
     (_, one), (_, other) = signed(), signed()
     with pytest.raises(ValueError, match="the key is not the certificate's"):
-        pem.server_context(Pair(one.certificate, other.key))
+        certs.server_context(Pair(one.certificate, other.key))
     with pytest.raises(ValueError, match="cannot be served with"):
-        pem.server_context(Pair("nonsense", one.key))
+        certs.server_context(Pair("nonsense", one.key))
 
 
 # Making.
@@ -112,7 +112,7 @@ async def test_what_is_made_in_a_process_of_its_own_is_as_ordered() -> None:
     assert again.authority is None
     assert again.serving is not None
     verify(again.serving.certificate, first.authority.certificate, NOW)
-    pem.server_context(again.serving)
+    certs.server_context(again.serving)
 
 
 async def test_what_cannot_be_made_is_told_without_the_key() -> None:
@@ -222,7 +222,7 @@ async def test_changed_files_are_taken_up(tmp_path: Path) -> None:
 async def test_halves_that_do_not_fit_are_kept_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.certificates.POLL", 0.01)
+    monkeypatch.setattr("shared.pki.serving.POLL", 0.01)
     (_, first), (_, second) = signed(), signed()
     put(tmp_path, first)
     certificates = Mounted(tmp_path)
@@ -341,8 +341,8 @@ async def test_a_spoiled_secret_is_mended(cluster: Cluster, spoiled: str) -> Non
     replica = cluster.replica()
     await replica.open()
     verify(served_by(replica.context), cluster.trusted(), cluster.now)
-    pem.server_context(Pair(cluster.secret["ca.crt"], cluster.secret["ca.key"]))
-    pem.server_context(Pair(cluster.secret["tls.crt"], cluster.secret["tls.key"]))
+    certs.server_context(Pair(cluster.secret["ca.crt"], cluster.secret["ca.key"]))
+    certs.server_context(Pair(cluster.secret["tls.crt"], cluster.secret["tls.key"]))
 
 
 async def test_until_the_configurations_are_there_a_replica_serves_and_is_not_ready(cluster: Cluster) -> None:
@@ -421,7 +421,7 @@ async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None
     cluster.now += 0.7 * LIFE
     await certificates.open()
     assert served_by(certificates.context) != first
-    assert pem.read(served_by(certificates.context))[0].ends >= START + 1.7 * LIFE - timedelta(seconds=1)
+    assert certs.read(served_by(certificates.context))[0].ends >= START + 1.7 * LIFE - timedelta(seconds=1)
     assert cluster.server.log.silent
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shared import pem
-from shared.authority import fulfil
-from shared.certificates import make
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Conflict, Forbidden, Obj
 from shared.kubernetes.ownership import NotOurs
-from shared.rotation import Made, Order
+from shared.pki import certs
+from shared.pki.ca import fulfil
+from shared.pki.rotation import Made, Order
+from shared.pki.serving import make
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Patch, WriteSecret
 from shared.testing.harness import NAMESPACE
@@ -58,7 +58,7 @@ async def test_an_authority_is_made_as_its_secret_is_written(room: Room) -> None
     assert await room.do(WriteSecret(secret(room, known="yes"), None, AUTHORITY, ("ca.crt", "ca.key")))
     found = stored(room)
     assert found.keys() == {"known", "ca.crt", "ca.key"}
-    pem.server_context(pem.Pair(found["ca.crt"], found["ca.key"]))
+    certs.server_context(certs.Pair(found["ca.crt"], found["ca.key"]))
 
 
 async def test_a_password_is_made_at_random_as_its_secret_is_written(room: Room) -> None:
@@ -121,7 +121,7 @@ async def test_a_client_alone_and_an_authority_alone_are_made_in_a_process_of_th
     made = await make(Order("client", (), BEGINS, BEGINS + timedelta(days=1), authority, None, client=True))
     assert made.authority is None
     assert made.serving is not None
-    assert pem.read(made.serving.certificate)[0].hosts == frozenset()
+    assert certs.read(made.serving.certificate)[0].hosts == frozenset()
     assert (await make(AUTHORITY)).serving is None
 
 

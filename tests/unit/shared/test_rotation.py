@@ -13,9 +13,9 @@ from cryptography.x509.verification import VerificationError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared import pem, rotation
-from shared.certificates import SelfMade, held_in
-from shared.rotation import LIVES, Held, Order, Step, decide
+from shared.pki import certs, rotation
+from shared.pki.rotation import LIVES, Held, Order, Step, decide
+from shared.pki.serving import SelfMade, held_in
 from tests.unit.shared.replicas import HOST, LIFE, START, Cluster, Life, Wire, made, served_by, verify
 
 SECONDS = LIFE.total_seconds()
@@ -45,7 +45,7 @@ class Witness:
         now, bundle = self._cluster.now, self._cluster.trusted()
         if bundle and (not self._bundles or self._bundles[-1][1] != bundle):
             self._bundles.append((now, bundle))
-            self.authorities.add(pem.read(bundle)[0].pem)
+            self.authorities.add(certs.read(bundle)[0].pem)
         while len(self._bundles) > 1 and self._bundles[1][0] < now - self._lag:
             self._bundles.popleft()
         for replica in self.life.serving if not self.looks_away else ():
@@ -53,7 +53,7 @@ class Witness:
             self.certificates.add(served)
             for since, known in self._bundles:
                 if now >= self._ends(served, known, now):
-                    held = pem.read(served)[0]
+                    held = certs.read(served)[0]
                     pytest.fail(f"at {now - START}: {held} against the bundle since {since - START}")
 
     def _ends(self, served: str, bundle: str, now: datetime) -> datetime:
@@ -61,8 +61,8 @@ class Witness:
         if (served, bundle) not in self._verified:
             try:
                 verify(served, bundle, now)
-                issuer = {held.subject: held for held in pem.read(bundle)}[pem.read(served)[0].issuer]
-                self._verified[served, bundle] = min(pem.read(served)[0].ends, issuer.ends)
+                issuer = {held.subject: held for held in certs.read(bundle)}[certs.read(served)[0].issuer]
+                self._verified[served, bundle] = min(certs.read(served)[0].ends, issuer.ends)
             except VerificationError:
                 self._verified[served, bundle] = datetime.min.replace(tzinfo=UTC)
         return self._verified[served, bundle]
@@ -208,7 +208,7 @@ def test_looks_are_rare_for_long_lives_and_many_for_short_ones() -> None:
     def pause(life: float, left: float) -> float:
         ends = START + timedelta(seconds=left)
         begins = ends - timedelta(seconds=life) - rotation.BACKDATED
-        return rotation.pause(pem.Certificate(b"", b"", begins, ends, frozenset(), ""), START).total_seconds()
+        return rotation.pause(certs.Certificate(b"", b"", begins, ends, frozenset(), ""), START).total_seconds()
 
     assert pause(90 * 86400, 30 * 86400) == 600
     assert pause(20, 20) == 1.0

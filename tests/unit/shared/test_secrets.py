@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from shared import authority
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Wrong, digest, key_of, texts, wrong_with_hosts, wrong_with_pair
-from shared.pem import Pair
+from shared.pki import ca
+from shared.pki.certs import Pair
 
 NOW = datetime.now(UTC)
 WHENEVER = True
@@ -19,13 +19,13 @@ WHENEVER = True
 
 @cache
 def signer(name: str) -> Pair:
-    return authority.authority(name, begins=NOW - timedelta(days=9), ends=NOW + timedelta(days=9))
+    return ca.authority(name, begins=NOW - timedelta(days=9), ends=NOW + timedelta(days=9))
 
 
 @cache
 def pair(*hosts: str, ended: bool = False, by: str = "ours") -> Pair:
     ends = NOW - timedelta(days=1) if ended else NOW + timedelta(days=1)
-    return authority.issue(signer(by), "x", begins=NOW - timedelta(days=8), ends=ends, hosts=hosts, client=True)
+    return ca.issue(signer(by), "x", begins=NOW - timedelta(days=8), ends=ends, hosts=hosts, client=True)
 
 
 def secret(**data: bytes) -> Obj:

@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from shared import rotation
-from shared.keyring import SIGNER, SUCCESSOR, Authorities, Held, Leaf, authorities_in, fingerprint, trust
 from shared.kubernetes.client import SECRET, Obj
 from shared.kubernetes.ownership import Owner, require_ours
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
-from shared.pem import Certificate
-from shared.rotation import Order
+from shared.pki import rotation
+from shared.pki.certs import Certificate
+from shared.pki.keyring import SIGNER, SUCCESSOR, Authorities, Held, Leaf, authorities_in, fingerprint, trust
+from shared.pki.rotation import Order
 from shared.runtime.plan import WriteSecret
 
 AUTHORITY_LIVES = 20

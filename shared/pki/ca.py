@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from shared.pem import Pair
-from shared.rotation import Made, Order
+from shared.pki.certs import Pair
+from shared.pki.rotation import Made, Order
 
 _Key = ec.EllipticCurvePrivateKey
 

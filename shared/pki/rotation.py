@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
-from shared.pem import Certificate, Pair
+from shared.pki.certs import Certificate, Pair
 
 LIFETIME = timedelta(days=90)
 """How long a serving certificate is valid where nobody says otherwise."""

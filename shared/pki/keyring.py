@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
-from shared import pem
 from shared.api.spec import Issuer
 from shared.kubernetes.client import Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
-from shared.pem import Certificate, Pair
+from shared.pki import certs
+from shared.pki.certs import Certificate, Pair
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
@@ -63,8 +63,8 @@ class Held:
 def _held(certificate: str, key: str) -> Held | None:
     pair = Pair(certificate, key)
     try:
-        pem.server_context(pair)
-        return Held(pair, pem.read(certificate)[0])
+        certs.server_context(pair)
+        return Held(pair, certs.read(certificate)[0])
     except ValueError:
         return None
 
@@ -126,7 +126,7 @@ def fingerprint(authority: Certificate) -> str:
 def authorities_in(secret: Obj | None, key: str = AUTHORITY_KEY) -> tuple[Certificate, ...]:
     """The certificates that a Secret has under a key; none if they cannot be read."""
     try:
-        return pem.read(content_of(secret).get(key, ""))
+        return certs.read(content_of(secret).get(key, ""))
     except ValueError:
         return ()
 

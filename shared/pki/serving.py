@@ -32,13 +32,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shared import metrics, pem, rotation
+from shared import metrics
 from shared.kubernetes.client import Conflict, Kind, Kube, KubeError, Obj
 from shared.options import Options
-from shared.pem import Pair
-from shared.rotation import Held, Made, Order, Step
-from shared.store import Memory, SharedSecret, Store
-from shared.trust import Clients
+from shared.pki import certs, rotation
+from shared.pki.certs import Pair
+from shared.pki.rotation import Held, Made, Order, Step
+from shared.pki.stores import Memory, SharedSecret, Store
+from shared.pki.trust_bundle import Clients
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ MAKING = 60.0
 """Seconds that making a certificate may take, on a machine that has other things to do."""
 
 HOME = Path(__file__).resolve().parents[1]
-"""Where `python -m shared.authority` finds us, however we were started."""
+"""Where `python -m shared.pki.ca` finds us, however we were started."""
 
 Clock = Callable[[], datetime]
 
@@ -122,8 +123,8 @@ class Certificates(ABC):
 
     def _serve(self, pair: Pair) -> None:
         """Serve with this one from the next handshake on; raises ValueError, and changes nothing, if it cannot be."""
-        certificate, *_ = pem.read(pair.certificate)
-        self._current = pem.server_context(pair)
+        certificate, *_ = certs.read(pair.certificate)
+        self._current = certs.server_context(pair)
         metrics.CERTIFICATE_READS.inc()
         metrics.CERTIFICATE_EXPIRY.labels(name="serving").set(certificate.ends.timestamp())
         log.info("serving with a certificate that is valid until %s", certificate.ends.isoformat())
@@ -179,7 +180,7 @@ class Mounted(Certificates):
 
     def _bundle(self) -> str:
         bundle = self._file("ca.crt")
-        pem.read(bundle)
+        certs.read(bundle)
         return bundle
 
     def _file(self, name: str) -> str:
@@ -193,7 +194,7 @@ async def make(order: Order) -> Made:
         OSError: the process could not be run, or failed; the message says why.
     """
     text = json.dumps(dataclasses.asdict(order), default=datetime.isoformat)
-    command = [sys.executable, "-m", "shared.authority"]
+    command = [sys.executable, "-m", "shared.pki.ca"]
 
     def run() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -319,13 +320,13 @@ def held_in(content: Mapping[str, str]) -> Held | None:
     """What replicas share; None where there is no authority that could sign."""
     chain, key = content.get("tls.crt", ""), content.get("tls.key", "")
     try:
-        authorities = pem.read(content["ca.crt"])
-        pem.server_context(Pair(content["ca.crt"], content["ca.key"]))
+        authorities = certs.read(content["ca.crt"])
+        certs.server_context(Pair(content["ca.crt"], content["ca.key"]))
     except (KeyError, ValueError):
         return None
     try:
-        serving, *_ = pem.read(chain)
-        pem.server_context(Pair(chain, key))
+        serving, *_ = certs.read(chain)
+        certs.server_context(Pair(chain, key))
     except ValueError:
         return Held(authorities, content["ca.key"], None, "")
     return Held(authorities, content["ca.key"], serving, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from functools import lru_cache
 
-from shared import pem
+from shared.pki import certs
 
 _CAUSES = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate: give one.",
@@ -38,10 +38,10 @@ def failure(error: BaseException) -> ssl.SSLError | None:
 
 
 @lru_cache(maxsize=64)
-def trust(authority: str, pair: pem.Pair | None) -> ssl.SSLContext:
+def trust(authority: str, pair: certs.Pair | None) -> ssl.SSLContext:
     """One context for all servers of a database; renewed certificates have another.
 
     Raises:
         ValueError: as `pem.client_context`.
     """
-    return pem.client_context(pair, authority)
+    return certs.client_context(pair, authority)

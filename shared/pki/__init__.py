@@ -1,0 +1,1 @@
+"""Certificates: authorities, issuing, rotation, stores and verification."""
