@@ -10,12 +10,12 @@ from operators.etcd.flags import QUOTA
 from operators.etcd.observe import Observed
 from operators.etcd.resources import COMPONENT, SECRETS
 from operators.etcd.settings import Settings
-from shared import provision
 from shared.api.podspec import smaller
 from shared.kubernetes.client import SERVICE, annotation
 from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step
+from shared.steps import provisioning
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -33,7 +33,7 @@ def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _n
 def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
     wanted = resources.disruption_budget(resource, resources.owner(resource, settings.operator))
-    return provision.keep_disruption_budget(wanted, seen.disruption_budget)
+    return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -45,7 +45,7 @@ def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now:
         return PASS
     life = timedelta(seconds=settings.certificate_lifetime)
     authority, found = resources.authority_secret(resource), seen.secrets.found
-    return provision.keep_certificates(
+    return provisioning.keep_certificates(
         Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life)
     )
 
@@ -61,14 +61,14 @@ def _started_with(seen: Observed) -> str:
 
 def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """What members cannot start without is there; members that run are left as they are."""
-    return provision.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
+    return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Volumes are as large as the spec asks; they never get smaller."""
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
         return PASS
-    return provision.grow_volumes(
+    return provisioning.grow_volumes(
         [place.volume for place in seen.places if place.volume],
         seen.stateful_set,
         resource.spec.storage.size,
@@ -84,8 +84,8 @@ def quota(resource: EtcdCluster, seen: Observed) -> int:
     A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
     """
     wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
-    volumes = [place.volume for place in seen.places if place.volume and provision.is_bound(place.volume)]
-    if template is None or not any(smaller(provision.capacity(volume), storage.size) for volume in volumes):
+    volumes = [place.volume for place in seen.places if place.volume and provisioning.is_bound(place.volume)]
+    if template is None or not any(smaller(provisioning.capacity(volume), storage.size) for volume in volumes):
         return wanted
     (container,) = template["spec"]["template"]["spec"]["containers"]
     before = [argument for argument in container["args"] if argument.startswith(QUOTA)]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api import API, EtcdCluster
 from operators.etcd.database import Endpoint
-from shared import provision
 from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.client import DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template, headless, service_port
 from shared.kubernetes.ownership import Owner
+from shared.steps import provisioning
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Place
@@ -171,7 +171,7 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
         "template": pod,
     }
     if storage.medium == "Volume":
-        size = storage.size if existing is None else (provision.template_size(existing) or storage.size)
+        size = storage.size if existing is None else (provisioning.template_size(existing) or storage.size)
         spec["volumeClaimTemplates"] = [claim(resource, own, size)]
     return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
 

@@ -9,12 +9,12 @@ from operators.memcached import resources, template
 from operators.memcached.api import Memcached, validate
 from operators.memcached.certificates import PATIENCE, RefreshCertificates
 from operators.memcached.observe import Observed
-from shared import provision
 from shared.api.image import Image
 from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text
 from shared.runtime.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
 from shared.status.deadlines import Deadline
+from shared.steps import provisioning
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"
@@ -93,11 +93,11 @@ class Planner:
     def keep_disruption_budget(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The PodDisruptionBudget exists as the spec says, or is gone."""
         wanted = resources.disruption_budget(resource, self._owner(resource))
-        return provision.keep_disruption_budget(wanted, seen.disruption_budget)
+        return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
 
     def keep_autoscaler(self, resource: Memcached, seen: Observed, _now: datetime) -> Step:
         """The HorizontalPodAutoscaler exists as the spec says, or is gone."""
-        return provision.keep(AUTOSCALER, resources.autoscaler(resource, self._owner(resource)), seen.autoscaler)
+        return provisioning.keep(AUTOSCALER, resources.autoscaler(resource, self._owner(resource)), seen.autoscaler)
 
     def _owner(self, resource: Memcached) -> Owner:
         return resources.owner(resource, self.operator)
@@ -142,7 +142,7 @@ def refuse_contradictions(resource: Memcached, _seen: Observed, _now: datetime) 
 def require_secrets(_resource: Memcached, seen: Observed, _now: datetime) -> Step:
     """What servers cannot start without is there; servers that run are left as they are."""
     problem = seen.secrets.problem
-    return provision.lacking(problem) if problem is not None else PASS
+    return provisioning.lacking(problem) if problem is not None else PASS
 
 
 def name_what_hinders(resource: Memcached, seen: Observed, _now: datetime) -> Step:

@@ -19,7 +19,6 @@ from operators.redis.settings import Settings
 from operators.redis.telling import has_heard, heard_by_all
 from operators.redis.users import EXPORTERS, Passwords
 from operators.redis.versions import Version
-from shared import provision
 from shared.kubernetes import ownership
 from shared.kubernetes.client import CONFIG_MAP, SECRET, SERVICE, Obj, annotation
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
@@ -28,6 +27,7 @@ from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.pki.keyring import fingerprint
 from shared.runtime.plan import PASS, Apply, Progress, Step, WriteSecret
+from shared.steps import provisioning
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -75,7 +75,7 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
         except NotOurs as error:
             return Step.stall("NotOurs", str(error))
         found = seen.disruption_budget
-    return provision.keep_disruption_budget(wanted, found)
+    return provisioning.keep_disruption_budget(wanted, found)
 
 
 # Configuration.
@@ -87,7 +87,7 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     if problem is None:
         return PASS
     if seen.config_map is None:
-        return provision.lacking(problem)
+        return provisioning.lacking(problem)
     message = f"{problem.message} Nodes keep what it last was."
     return Step.underway(problem.reason, message, warning=True, requeue=AGAIN)
 
@@ -214,7 +214,7 @@ def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observe
     life, mounted = timedelta(seconds=settings.certificate_lifetime), seen.secrets.mounted
     informed = fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
     authority, found = resources.authority_secret(resource), seen.secrets.found
-    return provision.keep_certificates(
+    return provisioning.keep_certificates(
         Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, informed, now, life)
     )
 
@@ -246,7 +246,7 @@ def _write(
 def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """What nodes cannot start without is there; once it was, the cluster goes on with that."""
     secrets = seen.secrets
-    step = provision.require_secrets(secrets.problem, secrets.expires, now)
+    step = provisioning.require_secrets(secrets.problem, secrets.expires, now)
     if step.progress is Progress.DONE:
         return step
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
@@ -262,7 +262,7 @@ def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """Volumes are as large as the spec asks; they never get smaller."""
     if resource.spec.storage is None or seen.stateful_set is None:
         return PASS
-    return provision.grow_volumes(
+    return provisioning.grow_volumes(
         [place.volume for place in seen.places if place.volume],
         seen.stateful_set,
         resource.spec.storage.size,

@@ -8,9 +8,9 @@ import pytest
 
 from operators.etcd import resources
 from operators.etcd.observe import Place
-from shared import provision
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
+from shared.steps import provisioning
 from tests.unit.etcd.world import SETTINGS, cluster
 
 
@@ -92,8 +92,8 @@ def test_a_member_that_is_not_ready_may_be_evicted_unless_its_data_goes_with_it(
 
 def test_what_a_stateful_set_cannot_change_stays_as_it_is() -> None:
     before = stateful_set(storage={"size": "1Gi"})
-    assert provision.template_size(stateful_set(before, storage={"size": "2Gi"})) == "1Gi"
-    assert provision.template_size(stateful_set(None, storage={"size": "2Gi"})) == "2Gi"
+    assert provisioning.template_size(stateful_set(before, storage={"size": "2Gi"})) == "1Gi"
+    assert provisioning.template_size(stateful_set(None, storage={"size": "2Gi"})) == "2Gi"
 
 
 def test_volumes_stay_with_the_resource_unless_it_says_otherwise() -> None:

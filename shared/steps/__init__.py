@@ -1,0 +1,1 @@
+"""Steps of plans that several databases share."""
