@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared import logs
 from shared.kubernetes.client import AlreadyExists, Kind, Kube, KubeError, NotFound, Obj, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.observability import logs
 from shared.status import conditions
 
 log = logging.getLogger(__name__)

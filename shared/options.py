@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared import logs
 from shared.kubernetes.client import SERVICE_ACCOUNT
+from shared.observability import logs
 
 SHORTEST_LIFETIME = 20
 """Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""

@@ -13,7 +13,7 @@ from aiohttp.http_exceptions import LineTooLong
 
 from operators.etcd import answers
 from operators.etcd.database import Access, Endpoint, EtcdError, Unreachable
-from shared import tracing
+from shared.observability import tracing
 from shared.pki import verify
 
 QUESTION = 5.0

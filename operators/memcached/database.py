@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
-from shared import tracing
+from shared.observability import tracing
 from shared.pki.verify import cause
 
 TIMEOUT = 5.0

@@ -34,7 +34,7 @@ from operators.memcached import database
 from operators.memcached.database import MemcachedError, Server, TimedOut
 from operators.memcached.http import Page, serving
 from operators.memcached.metrics import exposition, family
-from shared import logs
+from shared.observability import logs
 
 log = logging.getLogger(__name__)
 

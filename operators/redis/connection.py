@@ -27,7 +27,7 @@ from redis.exceptions import ConnectionError as CutOff
 from redis.exceptions import RedisError as LibraryError
 
 from operators.redis.database import Access, Command, Connect, Denied, Endpoint, Loading, Refused, Server, Unreachable
-from shared import tracing
+from shared.observability import tracing
 from shared.pki import verify
 
 QUESTION = 5.0

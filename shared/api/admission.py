@@ -23,10 +23,10 @@ from typing import Any
 
 from aiohttp import web
 
-from shared import metrics
 from shared.api.spec import Admission
-from shared.endpoints import Handler
 from shared.kubernetes.client import Obj
+from shared.observability import metrics
+from shared.observability.endpoints import Handler
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from shared import tracing
+from shared.observability import tracing
 
 Obj = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON."""

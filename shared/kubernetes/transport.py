@@ -22,8 +22,8 @@ from kubernetes.aio import config
 from kubernetes.aio.client import Configuration as Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from shared import metrics
 from shared.kubernetes.client import SERVICE_ACCOUNT, KubeError, Request, Response, Transport, Unavailable
+from shared.observability import metrics
 
 AGENT = "platform-operators"
 

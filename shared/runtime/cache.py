@@ -14,8 +14,8 @@ import marshal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from shared import metrics
 from shared.kubernetes.client import Kind, Obj, resource_version
+from shared.observability import metrics
 from shared.runtime.queue import Key
 
 GRAVES = 10_000

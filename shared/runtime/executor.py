@@ -11,9 +11,9 @@ import secrets as random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared import tracing
 from shared.kubernetes import client, managed_fields, ownership, secrets
 from shared.kubernetes.client import SECRET, Kind, Kube, Obj
+from shared.observability import tracing
 from shared.pki.rotation import Order
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller

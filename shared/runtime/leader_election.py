@@ -29,7 +29,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shared import metrics
 from shared.kubernetes.client import (
     LEASE,
     Conflict,
@@ -42,6 +41,7 @@ from shared.kubernetes.client import (
     Transport,
     Unavailable,
 )
+from shared.observability import metrics
 from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)

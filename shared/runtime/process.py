@@ -17,11 +17,12 @@ from typing import Any
 
 from aiohttp import web
 
-from shared import endpoints, install, known, logs, metrics, profiling, tracing
+from shared import install, known
 from shared.api import admission, crd, reference
 from shared.api.spec import Admission
 from shared.kubernetes.client import Kube, KubeError, Transport
 from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
+from shared.observability import endpoints, logs, metrics, profiling, tracing
 from shared.options import Options, parse_options
 from shared.pki.serving import Certificates, certificates_of
 from shared.runtime.controller import Controller

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shared import metrics, tracing
+from shared.observability import metrics, tracing
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 60.0

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared import metrics, tracing
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import client, ownership
 from shared.kubernetes.client import Kube, Obj
+from shared.observability import metrics, tracing
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError

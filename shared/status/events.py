@@ -12,8 +12,8 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from shared import metrics
 from shared.kubernetes.client import EVENT, AlreadyExists, Kube, KubeError, NotFound, Obj, now_rfc3339
+from shared.observability import metrics
 
 log = logging.getLogger(__name__)
 

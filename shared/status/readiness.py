@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shared import metrics, tracing
 from shared.kubernetes.client import Obj
+from shared.observability import metrics, tracing
 from shared.runtime.plan import Progress, Verdict
 from shared.runtime.queue import Key
 from shared.status import conditions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared import metrics
 from shared.kubernetes.client import POD, Obj, resource_version
+from shared.observability import metrics
 from shared.status import conditions
 from shared.testing.harness import View, look
 from shared.testing.outcome import Reference

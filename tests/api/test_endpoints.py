@@ -12,8 +12,8 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
-from shared.endpoints import ACCESS_REVIEW, TOKEN_REVIEW
 from shared.kubernetes.client import Kind
+from shared.observability.endpoints import ACCESS_REVIEW, TOKEN_REVIEW
 from tests.api.conftest import Kubectl
 from tests.api.running import Operator
 from tests.api.world import World

@@ -19,8 +19,8 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
-from shared import profiling
 from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
+from shared.observability import profiling
 from tests.api.conftest import Kubectl
 from tests.api.replicas import Replica, answer, wait
 from tests.api.running import Operator

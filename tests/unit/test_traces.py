@@ -14,8 +14,8 @@ from operators.etcd import database as etcd
 from operators.memcached import database as memcached
 from operators.redis import connection
 from operators.redis import database as redis
-from shared import tracing
 from shared.kubernetes.client import Kind, Obj
+from shared.observability import tracing
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call, Plan, Verdict
 from shared.testing.harness import Harness

@@ -26,7 +26,7 @@ from operators.etcd.backup import work
 from operators.etcd.backup.store import AccessDenied, BackupError, Store
 from operators.etcd.backup.volume import Volume
 from operators.etcd.database import Access, Connect, Endpoint, EtcdError
-from shared import logs
+from shared.observability import logs
 from shared.pki.certs import Pair
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 
 from e2e.cluster.network import free_ports
-from shared import endpoints, profiling
-from shared.endpoints import VERDICT_AGE, VERDICTS, Guard
 from shared.kubernetes.client import Kube, Obj, Request, Response, Unavailable
+from shared.observability import endpoints, profiling
+from shared.observability.endpoints import VERDICT_AGE, VERDICTS, Guard
 
 PATH = "/metrics"
 

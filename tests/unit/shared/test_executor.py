@@ -7,7 +7,6 @@ from datetime import datetime
 
 import pytest
 
-from shared import metrics
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import (
     EVENT,
@@ -24,6 +23,7 @@ from shared.kubernetes.client import (
     Unavailable,
 )
 from shared.kubernetes.ownership import NotOurs, Owner
+from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError

@@ -18,9 +18,9 @@ from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from shared import tracing
 from shared.kubernetes.client import Kind, Kube, Obj
-from shared.logs import JsonFormatter
+from shared.observability import tracing
+from shared.observability.logs import JsonFormatter
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan, Verdict

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-from shared import tracing
+from shared.observability import tracing
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("json", "text")

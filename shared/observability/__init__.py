@@ -1,0 +1,1 @@
+"""Logs, metrics, traces, profiles, and the endpoints that serve them."""
