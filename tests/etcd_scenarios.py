@@ -11,6 +11,7 @@ from collections.abc import Callable
 from operators.etcd import backup_api
 from operators.etcd.__main__ import clusters
 from operators.etcd.log import SNAPSHOT_EACH
+from shared.cli.options import parse_options
 from shared.kubernetes.client import (
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
@@ -21,7 +22,6 @@ from shared.kubernetes.client import (
     Kind,
     Obj,
 )
-from shared.options import parse_options
 from shared.testing.scenario import (
     Scenario,
     Stage,

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from operators.memcached.__main__ import controller
+from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
-from shared.options import parse_options
 from shared.testing.scenario import (
     Scenario,
     Stage,

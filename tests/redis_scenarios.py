@@ -12,6 +12,7 @@ from functools import cache
 
 from operators.redis.__main__ import clusters
 from operators.redis.api import API
+from shared.cli.options import parse_options
 from shared.kubernetes.client import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -23,7 +24,6 @@ from shared.kubernetes.client import (
     Kind,
     Obj,
 )
-from shared.options import parse_options
 from shared.pki.ca import fulfil
 from shared.pki.rotation import Order
 from shared.testing.harness import NOW

@@ -27,8 +27,8 @@ else:
     from operators.etcd.plan import Planner
     from operators.etcd.settings import Settings
     from operators.etcd.states import backup_states, cluster_states
+    from shared.cli.options import Options
     from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
-    from shared.options import Options
     from shared.runtime import process
     from shared.runtime.controller import Controller
 

@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 
 from operators.etcd.api import API
-from shared import check
-from shared.check import Check, Failed, NotYet
+from shared.cli import check
+from shared.cli.check import Check, Failed, NotYet
 from shared.kubernetes.client import Obj
 
 KEY = "platform-check"

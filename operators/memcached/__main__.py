@@ -20,8 +20,8 @@ else:
     from operators.memcached.observe import Observed, observer
     from operators.memcached.plan import Planner
     from operators.memcached.states import states
+    from shared.cli.options import Options
     from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
-    from shared.options import Options
     from shared.runtime import process
     from shared.runtime.controller import Controller
 

@@ -9,8 +9,8 @@ import asyncio
 import secrets
 
 from operators.memcached.api import API
-from shared import check
-from shared.check import Check, Failed
+from shared.cli import check
+from shared.cli.check import Check, Failed
 from shared.kubernetes.client import Obj
 
 ANSWER = 10.0

@@ -13,8 +13,8 @@ from operators.redis.observer import observer
 from operators.redis.plan import Planner
 from operators.redis.settings import Settings
 from operators.redis.states import states
+from shared.cli.options import Options
 from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
-from shared.options import Options
 from shared.runtime import process
 from shared.runtime.controller import Controller
 

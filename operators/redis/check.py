@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 from operators.redis.api import API
 from operators.redis.connection import connect
 from operators.redis.database import Access, Endpoint, Refused, Server, Unreachable
-from shared import check
-from shared.check import Check, Failed, NotYet
+from shared.cli import check
+from shared.cli.check import Check, Failed, NotYet
 from shared.kubernetes.client import Obj
 
 KEYS = tuple(f"platform-check-{number}" for number in range(12))

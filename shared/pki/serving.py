@@ -32,9 +32,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from shared.cli.options import Options
 from shared.kubernetes.client import Conflict, Kind, Kube, KubeError, Obj
 from shared.observability import metrics
-from shared.options import Options
 from shared.pki import certs, rotation
 from shared.pki.certs import Pair
 from shared.pki.rotation import Held, Made, Order, Step

@@ -17,13 +17,13 @@ from typing import Any
 
 from aiohttp import web
 
-from shared import install, known
 from shared.api import admission, crd, reference
 from shared.api.spec import Admission
+from shared.cli import install, list_operators
+from shared.cli.options import Options, parse_options
 from shared.kubernetes.client import Kube, KubeError, Transport
 from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
 from shared.observability import endpoints, logs, metrics, profiling, tracing
-from shared.options import Options, parse_options
 from shared.pki.serving import Certificates, certificates_of
 from shared.runtime.controller import Controller
 from shared.runtime.executor import Permit, always
@@ -86,7 +86,7 @@ def main(operator: Operator, package: ModuleType) -> None:
 def _printed(operator: Operator, package: ModuleType, options: Options) -> str:
     """What is asked for instead of running; empty if nothing is."""
     if options.known_operators:
-        return known.table(package)
+        return list_operators.table(package)
     if options.command == "crd":
         return "---\n".join(map(crd.to_yaml, operator.crds))
     if options.command == "reference":

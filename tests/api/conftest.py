@@ -14,7 +14,7 @@ from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached import api as memcached
 from operators.redis import api as redis
-from shared.install import install_crds
+from shared.cli.install import install_crds
 from shared.kubernetes.client import Kube
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.testing.served import NAMESPACE

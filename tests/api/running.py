@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from e2e.cluster.network import free_ports
 from operators.memcached.__main__ import OPERATOR, controller
+from shared.cli.options import parse_options
 from shared.kubernetes.client import Kind, Request, Response, Transport, Unavailable
 from shared.kubernetes.transport import HttpTransport, load_configuration
-from shared.options import parse_options
 from shared.runtime import process
 from shared.runtime.process import Process
 from shared.testing.faults import WRITES, Crash, Faults, strike

@@ -16,9 +16,9 @@ from pydantic import Field
 from e2e.cluster.controlplane import ControlPlane
 from shared.api.crd import Resource
 from shared.api.spec import CustomResource, SpecModel, Status, parse
+from shared.cli.options import Options
 from shared.kubernetes.client import CRD, SERVICE, Kind, Kube, KubeError, Obj
 from shared.kubernetes.ownership import Owner
-from shared.options import Options
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Plan, Step, follow

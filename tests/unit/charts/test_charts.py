@@ -12,7 +12,7 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.options import Options, parse_options
+from shared.cli.options import Options, parse_options
 from tests.charts import (
     CHARTS,
     CHOICES,

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from operators.etcd.api import ADMISSION
 from operators.etcd.check import CHECK, use
-from shared.check import Failed, NotYet
+from shared.cli.check import Failed, NotYet
 from shared.kubernetes.client import Obj
 
 

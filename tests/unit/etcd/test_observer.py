@@ -29,8 +29,8 @@ from operators.etcd.database import (
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
 from operators.etcd.start import REFUSED
+from shared.cli.options import parse_options
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj
-from shared.options import parse_options
 from shared.testing.apiserver import ApiServer
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, cluster, member_id
 

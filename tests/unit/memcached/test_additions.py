@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from operators.memcached.__main__ import controller
+from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
-from shared.options import parse_options
 from shared.runtime.plan import Progress
 from shared.testing.harness import NAMESPACE, NOW, Harness
 from tests.unit.memcached.world import plan, pod, resource, world

@@ -11,9 +11,9 @@ from operators.memcached.certificates import PATIENCE, Served
 from operators.memcached.observe import Observed
 from operators.memcached.secrets import Secrets, fingerprint
 from operators.memcached.template import SECRETS
+from shared.cli.options import parse_options
 from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem
-from shared.options import parse_options
 from shared.pki.certs import Pair
 from shared.runtime.plan import Call, Progress
 from shared.testing.harness import NAMESPACE, Harness

@@ -11,7 +11,7 @@ import pytest
 
 from operators.memcached import check as checking
 from operators.memcached.check import CHECK
-from shared.check import LABEL, Failed
+from shared.cli.check import LABEL, Failed
 from shared.kubernetes.client import Kube, Obj, Request, Response
 from shared.testing import ApiServer
 from tests.memcached_server import Forgetting, Silent, serving

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from operators.memcached.__main__ import controller
 from operators.memcached.spec import MemcachedSpec
+from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
-from shared.options import parse_options
 from shared.testing.harness import NAMESPACE, Harness
 from shared.testing.served import CONFIG_MAP
 from tests.unit.memcached.fleet import secret

@@ -12,7 +12,7 @@ from operators.redis.api import RedisCluster, validate
 from operators.redis.check import KEYS, SPEC, use
 from operators.redis.database import Access, Endpoint, Refused, Unreachable
 from operators.redis.slots import key_slot
-from shared.check import Failed, NotYet
+from shared.cli.check import Failed, NotYet
 from shared.kubernetes.client import Obj
 
 CLUSTER: Obj = {"status": {"endpoints": [f"demo-{number}:6379" for number in range(3)]}}

@@ -14,8 +14,8 @@ from operators.redis.config import CONFIG_KEY
 from operators.redis.database import Access, Denied, Endpoint, Loading, RedisError, Server, Unreachable
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
+from shared.cli.options import parse_options
 from shared.kubernetes.client import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj, Request, Response
-from shared.options import parse_options
 from shared.testing.apiserver import ApiServer
 from tests.unit.redis.world import At, cluster, formed, node_id, replica
 

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
+from shared.cli.options import parse_options
 from shared.kubernetes.client import SECRET, Conflict, Forbidden, Kube, NotFound, Request, Response
-from shared.options import parse_options
 from shared.pki import certs
 from shared.pki.ca import authority, issue
 from shared.pki.certs import Pair

@@ -17,8 +17,8 @@ import operators.redis.states
 from operators.etcd import __main__ as etcd
 from operators.memcached import __main__ as memcached
 from operators.redis import __main__ as redis
+from shared.cli.options import parse_options
 from shared.observability import metrics
-from shared.options import parse_options
 from shared.runtime.process import Operator
 from shared.status import resource_metrics
 from shared.status.resource_metrics import State

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.options import Options, parse_options
+from shared.cli.options import Options, parse_options
 
 
 def options(*arguments: str, **environment: str) -> Options:
@@ -72,7 +72,7 @@ def test_a_wrong_value_is_named(
 
 def test_the_lease_is_where_the_pod_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "namespace").write_text("platform-system\n")
-    monkeypatch.setattr("shared.options.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr("shared.cli.options.SERVICE_ACCOUNT", tmp_path)
     assert options("--leader-elect").leader_elect_namespace == "platform-system"
     assert options("--leader-elect", LEADER_ELECT_NAMESPACE="else").leader_elect_namespace == "else"
 

@@ -1,0 +1,1 @@
+"""The command line of every operator: options, installation of CRDs, `helm test`."""
