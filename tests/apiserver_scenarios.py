@@ -23,9 +23,9 @@ from shared.kubernetes.client import (
     Obj,
 )
 from shared.testing import Actor
-from shared.testing.apply import read_records
-from shared.testing.requests import value_at
-from shared.testing.served import CONFIG_MAP
+from shared.testing.api_server.kinds import CONFIG_MAP
+from shared.testing.api_server.requests import value_at
+from shared.testing.api_server.server_side_apply import read_records
 
 WIDGET = Kind("test.example.com", "v1", "Widget", "widgets")
 """A custom resource with a status subresource, and with a scale subresource over spec.size."""

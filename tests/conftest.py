@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from shared.testing.scoreboard import Scoreboard
+from shared.testing.harness.scoreboard import Scoreboard
 
 _BOARD = pytest.StashKey[Scoreboard]()
 

@@ -22,7 +22,7 @@ from shared.kubernetes.client import (
     Kind,
     Obj,
 )
-from shared.testing.scenario import (
+from shared.testing.harness.scenario import (
     Scenario,
     Stage,
     Step,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from shared.pki.ca import fulfil
 from shared.pki.certs import Pair
 from shared.pki.rotation import Made, Order
-from shared.testing.harness import NOW
+from shared.testing.harness.harness import NOW
 
 
 async def issued(order: Order) -> Made:

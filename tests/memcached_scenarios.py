@@ -8,7 +8,7 @@ from typing import Any
 from operators.memcached.__main__ import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
-from shared.testing.scenario import (
+from shared.testing.harness.scenario import (
     Scenario,
     Stage,
     Step,

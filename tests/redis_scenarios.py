@@ -26,8 +26,9 @@ from shared.kubernetes.client import (
 )
 from shared.pki.ca import fulfil
 from shared.pki.rotation import Order
-from shared.testing.harness import NOW
-from shared.testing.scenario import (
+from shared.testing.api_server.kinds import CUSTOM, Served
+from shared.testing.harness.harness import NOW
+from shared.testing.harness.scenario import (
     Scenario,
     Stage,
     Step,
@@ -42,7 +43,6 @@ from shared.testing.scenario import (
     later,
     untold,
 )
-from shared.testing.served import CUSTOM, Served
 from tests.issuing import issued
 from tests.unit.redis.fake import FakeRedis
 

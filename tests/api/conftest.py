@@ -17,7 +17,7 @@ from operators.redis import api as redis
 from shared.cli.install import install_crds
 from shared.kubernetes.client import Kube
 from shared.kubernetes.transport import HttpTransport, load_configuration
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.gate import Gate
 from tests.api.running import NAME, Operator
 from tests.api.world import World

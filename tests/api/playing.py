@@ -14,13 +14,13 @@ from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import POD, Kind, KubeError
 from shared.runtime import process
 from shared.status import conditions
-from shared.testing import garbage
-from shared.testing.course import panics
-from shared.testing.faults import Faults, writes
-from shared.testing.kubelet import Processes
-from shared.testing.outcome import HISTORY, Done, Named, Outcome, Reference
-from shared.testing.scenario import Scenario, Stage, Step, Unsafe
-from shared.testing.sweep import Failure, Oracle, Sweep
+from shared.testing.api_server import garbage_collector
+from shared.testing.faults.faults import Faults, writes
+from shared.testing.harness.outcome import HISTORY, Done, Named, Outcome, Reference
+from shared.testing.harness.reference_run import panics
+from shared.testing.harness.scenario import Scenario, Stage, Step, Unsafe
+from shared.testing.harness.sweep import Failure, Oracle, Sweep
+from shared.testing.kubelet.kubelet import Processes
 from tests.api.running import Asked, Operator
 from tests.api.world import EVERYTHING, MEMCACHED, World
 
@@ -181,7 +181,7 @@ class Run:
     def _move(self) -> int:
         assert self.world.workloads is not None
         try:
-            return self.world.workloads.settle() or garbage.collect(self.world.server)
+            return self.world.workloads.settle() or garbage_collector.collect(self.world.server)
         except KubeError:
             return 1  # somebody was faster; it is looked at again
 

@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.testing.scenario import Scenario
-from shared.testing.scoreboard import Scoreboard
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
 from tests.api.playing import SCRIPTS, LiveCourse
 from tests.memcached_scenarios import SCENARIOS
 

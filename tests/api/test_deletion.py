@@ -9,7 +9,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, NotFound
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.conftest import install
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, OWNED, World

@@ -20,9 +20,9 @@ from operators.etcd.__main__ import OPERATOR, clusters
 from operators.etcd.database import Access, Endpoint, Server
 from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime import process
-from shared.testing.kubelet import Fate
-from shared.testing.scenario import Scenario
-from shared.testing.scoreboard import Scoreboard
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.kubelet.kubelet import Fate
 from tests.api.locked import Locked
 from tests.api.playing import Cast, LiveCourse
 from tests.api.world import ETCD_BACKUP, ETCD_CLUSTER

@@ -28,9 +28,9 @@ from shared.kubernetes.client import (
     Obj,
 )
 from shared.runtime import process
-from shared.testing.kubelet import Fate
-from shared.testing.scenario import Scenario
-from shared.testing.scoreboard import Scoreboard
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.kubelet.kubelet import Fate
 from tests.api.locked import Locked
 from tests.api.playing import Cast, LiveCourse
 from tests.api.world import REDIS_CLUSTER

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import CRD, Obj, Request
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.live import LiveServer
 from tests.apiserver_scenarios import STORIES, WIDGET, WIDGET_CRD, tell
 

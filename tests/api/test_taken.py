@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
-from shared.testing.served import CONFIG_MAP
+from shared.testing.api_server.kinds import CONFIG_MAP
 from tests.api.running import Operator
 from tests.api.world import EVERYTHING, MEMCACHED, OWNED, World, masked
 

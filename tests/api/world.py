@@ -27,8 +27,8 @@ from shared.kubernetes.client import (
 )
 from shared.status import conditions
 from shared.testing import Actor, Workloads
-from shared.testing.kubelet import Processes
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.kinds import NAMESPACE
+from shared.testing.kubelet.kubelet import Processes
 from tests.api.live import LiveServer
 
 MEMCACHED = API.kind

@@ -18,7 +18,7 @@ from shared.kubernetes.client import Kind, Obj
 from shared.observability import tracing
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call, Plan, Verdict
-from shared.testing.harness import Harness
+from shared.testing.harness.harness import Harness
 from tests.otlp import Collector, Span, collecting
 from tests.unit.etcd.replying import STATUS, refusing
 from tests.unit.etcd.replying import fake as etcd_server

@@ -28,7 +28,7 @@ from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.processes import wait_until
 from shared.testing import Workloads
-from shared.testing.kubelet import Exit, Fate, Kubelet
+from shared.testing.kubelet.kubelet import Exit, Fate, Kubelet
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached
 from tests.api.live import LiveServer
 from tests.charts import NAMESPACE, Obj, only, render

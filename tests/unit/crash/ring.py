@@ -19,11 +19,11 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Step, follow
 from shared.runtime.queue import Key
-from shared.testing.harness import NAMESPACE
-from shared.testing.kubelet import Fate
-from shared.testing.requests import Aimed
-from shared.testing.scenario import Subject, Unsafe
-from shared.testing.served import CONFIG_MAP
+from shared.testing.api_server.kinds import CONFIG_MAP
+from shared.testing.api_server.requests import Aimed
+from shared.testing.harness.harness import NAMESPACE
+from shared.testing.harness.scenario import Subject, Unsafe
+from shared.testing.kubelet.kubelet import Fate
 
 RING = Kind("example.com", "v1", "Ring", "rings")
 OPERATOR = "ring-operator"

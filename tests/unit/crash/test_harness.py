@@ -10,14 +10,14 @@ import pytest
 
 from shared.kubernetes.client import SERVICE
 from shared.runtime.plan import PASS, Apply, Step
-from shared.testing.course import Course
-from shared.testing.disturbance import DISTURBANCES, Disturbance
-from shared.testing.outcome import Outcome, Reference
-from shared.testing.play import Play, World
-from shared.testing.scenario import Scenario, Subject, Unsafe, apply, at_once, away, delete, edit, later
-from shared.testing.scoreboard import Scoreboard
-from shared.testing.served import CONFIG_MAP
-from shared.testing.sweep import Oracle, sweep
+from shared.testing.api_server.kinds import CONFIG_MAP
+from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.outcome import Outcome, Reference
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Scenario, Subject, Unsafe, apply, at_once, away, delete, edit, later
+from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import Oracle, sweep
 from tests.unit.crash import ring
 from tests.unit.crash.ring import Ring, RingOperator, Seen, subject
 

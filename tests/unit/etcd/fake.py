@@ -1,6 +1,6 @@
 """etcd that is not there: members as processes in pods, disks on volumes, clusters that they make of them.
 
-`FakeEtcd` is a database of the crash harness whose processes run where pods run (`shared.testing.kubelet`), read their
+`FakeEtcd` is a database of the crash harness whose processes run where pods run (`shared.testing.kubelet.kubelet`), read their
 flags as etcd does, and answer the operator (`connect`). A client writes whenever anything happens. What may cost an
 acknowledged write is a violation (`tests.unit.etcd.fake_guard`), and names the action that did it.
 
@@ -17,8 +17,8 @@ from typing import Any
 from operators.etcd.database import CORRUPT, NOSPACE, Access, Endpoint, Server
 from operators.etcd.versions import Version
 from shared.kubernetes.client import Obj
-from shared.testing.kubelet import Fate
-from shared.testing.requests import Aimed
+from shared.testing.api_server.requests import Aimed
+from shared.testing.kubelet.kubelet import Fate
 from tests.unit.etcd import fake_helpers, fake_server
 from tests.unit.etcd.fake_flags import Command, command
 from tests.unit.etcd.fake_guard import Guard

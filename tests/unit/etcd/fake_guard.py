@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.versions import LEAST_BEFORE, Version
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.requests import Aimed, value_at
-from shared.testing.scenario import Unsafe
+from shared.testing.api_server.requests import Aimed, value_at
+from shared.testing.harness.scenario import Unsafe
 from tests.unit.etcd.fake_raft import Cluster, Disk, Seat, quorum, seat_of, votes
 
 if TYPE_CHECKING:

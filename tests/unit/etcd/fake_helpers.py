@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from operators.etcd.flags import DATA_DIRECTORY
 from shared.kubernetes.client import Obj
-from shared.testing.kubelet import Exit, Fate
+from shared.testing.kubelet.kubelet import Exit, Fate
 from tests.unit.etcd.fake_raft import Cluster, Disk
 
 if TYPE_CHECKING:

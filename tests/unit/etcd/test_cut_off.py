@@ -6,8 +6,8 @@ import pytest
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from shared.status import conditions
-from shared.testing.play import Play, World
-from shared.testing.scenario import Step, later, untold
+from shared.testing.harness.scenario import Step, later, untold
+from shared.testing.harness.scenario_runner import Play, World
 from tests.etcd_scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, gone, member
 
 HARMFUL = {POD.name, PERSISTENT_VOLUME_CLAIM.name, STATEFUL_SET.name}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operators.etcd.database import NotInSync
-from shared.testing.scenario import Unsafe
+from shared.testing.harness.scenario import Unsafe
 from tests.etcd_stories import STORIES, grow
 from tests.unit.etcd.fake_lab import FakeLab
 

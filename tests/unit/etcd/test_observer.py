@@ -31,7 +31,7 @@ from operators.etcd.observer import observer
 from operators.etcd.start import REFUSED
 from shared.cli.options import parse_options
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj
-from shared.testing.apiserver import ApiServer
+from shared.testing.api_server.server import ApiServer
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, cluster, member_id
 
 OPTIONS = parse_options("etcd-operator", "etcd", [], {})

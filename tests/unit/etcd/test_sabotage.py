@@ -18,10 +18,10 @@ from operators.etcd.plan import Planner
 from operators.etcd.start import Closed, New, Start
 from shared.kubernetes.client import POD
 from shared.runtime.plan import Apply, Step
-from shared.testing.course import Course
-from shared.testing.disturbance import DISTURBANCES
-from shared.testing.scenario import Scenario, Unsafe
-from shared.testing.sweep import Oracle, sweep
+from shared.testing.faults.disturbance import DISTURBANCES
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Scenario, Unsafe
+from shared.testing.harness.sweep import Oracle, sweep
 from tests.etcd_scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, gone, hangs, lost, member
 from tests.etcd_scenarios import NEW as NEWEST
 

@@ -14,8 +14,8 @@ from shared.kubernetes.client import SECRET, Kube, Obj
 from shared.kubernetes.secrets import Problem
 from shared.pki import ca
 from shared.pki.certs import Pair
-from shared.testing.apiserver import ApiServer
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.kinds import NAMESPACE
+from shared.testing.api_server.server import ApiServer
 from tests.unit.etcd.vault import BEGINS, Vault, encoded
 from tests.unit.etcd.world import cluster
 

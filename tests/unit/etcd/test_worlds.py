@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from operators.etcd.log import SNAPSHOT_EACH
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
 from shared.status import conditions
-from shared.testing.play import Play, World
-from shared.testing.scenario import Stage, Step, apply, later
+from shared.testing.harness.scenario import Stage, Step, apply, later
+from shared.testing.harness.scenario_runner import Play, World
 from tests.etcd_scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member
 from tests.unit.etcd.fake import FakeEtcd
 from tests.unit.etcd.fake_raft import quorum

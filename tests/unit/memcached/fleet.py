@@ -11,7 +11,7 @@ from functools import cache
 from operators.memcached.database import Section, Unreachable
 from shared.kubernetes.client import Obj
 from shared.pki import ca, certs
-from shared.testing.harness import NAMESPACE
+from shared.testing.harness.harness import NAMESPACE
 
 BEGINS = datetime.now(UTC) - timedelta(days=1)
 ENDS = BEGINS + timedelta(days=30)

@@ -16,7 +16,7 @@ from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem
 from shared.pki.certs import Pair
 from shared.runtime.plan import Call, Progress
-from shared.testing.harness import NAMESPACE, Harness
+from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import Fleet, certificate, der, secret, tls_secret
 from tests.unit.memcached.world import crew, plan, pod, resource
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.testing.disturbance import DISTURBANCES, Disturbance
-from shared.testing.scenario import Scenario
-from shared.testing.scoreboard import Scoreboard
-from shared.testing.sweep import sweep
+from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import sweep
 from tests.memcached_scenarios import MEMCACHED, SCENARIOS
 
 

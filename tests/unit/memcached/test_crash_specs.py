@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from operators.memcached.spec import MemcachedSpec
 from shared.kubernetes.client import Obj
-from shared.testing.course import Course
-from shared.testing.outcome import HISTORY
-from shared.testing.play import Play, World
-from shared.testing.scenario import Scenario, apply
+from shared.testing.harness.outcome import HISTORY
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Scenario, apply
+from shared.testing.harness.scenario_runner import Play, World
 from tests.memcached_scenarios import AUTH, AUTOSCALING, BUDGET, INVALID, MEMCACHED, TLS, given_certificate, given_users
 
 BASE: Obj = {"size": 1}

@@ -16,8 +16,8 @@ from operators.memcached.__main__ import controller
 from operators.memcached.spec import MemcachedSpec
 from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
-from shared.testing.harness import NAMESPACE, Harness
-from shared.testing.served import CONFIG_MAP
+from shared.testing.api_server.kinds import CONFIG_MAP
+from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fleet import secret
 from tests.unit.memcached.world import resource as parsed
 

@@ -11,7 +11,7 @@ from operators.memcached.observe import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import Apply, Delete, Progress
-from shared.testing.harness import NAMESPACE, Harness
+from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.world import crew, plan, pod, resource
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))

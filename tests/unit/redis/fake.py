@@ -1,6 +1,6 @@
 """Redis Cluster that is not there: servers as processes in pods, nodes on their disks, what they tell each other.
 
-`FakeRedis` is a database of the crash harness whose processes run where pods run (`shared.testing.kubelet`), and which
+`FakeRedis` is a database of the crash harness whose processes run where pods run (`shared.testing.kubelet.kubelet`), and which
 answers the operator (`connect`). Its nodes gossip as time passes (`clock`), so what one says may be old. A client
 writes whenever anything happens. What may cost an acknowledged write is a violation (`tests.unit.redis.fake_guard`),
 and names the action that did it.
@@ -16,10 +16,10 @@ from typing import Any
 
 from operators.redis.database import PORT, Connect
 from shared.kubernetes.client import Obj
-from shared.testing.harness import NOW
-from shared.testing.kubelet import Fate
-from shared.testing.requests import Aimed
-from shared.testing.scenario import Clock
+from shared.testing.api_server.requests import Aimed
+from shared.testing.harness.harness import NOW
+from shared.testing.harness.scenario import Clock
+from shared.testing.kubelet.kubelet import Fate
 from tests.unit.redis import fake_data, fake_server
 from tests.unit.redis.fake_data import KEYS, Client
 from tests.unit.redis.fake_election import live

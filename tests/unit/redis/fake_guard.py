@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.requests import Aimed, value_at
-from shared.testing.scenario import Unsafe
+from shared.testing.api_server.requests import Aimed, value_at
+from shared.testing.harness.scenario import Unsafe
 from tests.unit.redis.fake_node import Node, slot_of
 from tests.unit.redis.fake_process import Process
 

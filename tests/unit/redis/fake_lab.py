@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from operators.redis.database import Access, Endpoint, Server
-from shared.testing.harness import NOW
-from shared.testing.scenario import Clock
+from shared.testing.harness.harness import NOW
+from shared.testing.harness.scenario import Clock
 from tests.redis_stories import Teller, form
 from tests.unit.redis.fake import FakeRedis
 from tests.unit.redis.fake_data import KEYS

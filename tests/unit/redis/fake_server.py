@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.database import Access, Command, Denied, Endpoint, Loading, Refused, Unreachable
-from shared.testing.faults import Crash
+from shared.testing.faults.faults import Crash
 from tests.unit.redis import fake_cluster, fake_data
 from tests.unit.redis.fake_process import DEFAULTS, Process, digest
 

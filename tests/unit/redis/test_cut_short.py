@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import pytest
 
 from shared.kubernetes.client import Request
-from shared.testing.course import Course
-from shared.testing.disturbance import Disturbance
-from shared.testing.faults import CALL, Crash
-from shared.testing.outcome import HISTORY
-from shared.testing.play import Play, World
-from shared.testing.scenario import Scenario
-from shared.testing.scoreboard import Scoreboard
-from shared.testing.sweep import sweep
+from shared.testing.faults.disturbance import Disturbance
+from shared.testing.faults.faults import CALL, Crash
+from shared.testing.harness.outcome import HISTORY
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scenario_runner import Play, World
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import sweep
 from tests.redis_scenarios import REDIS, SCENARIOS
 from tests.unit.redis.fake import FakeRedis
 

@@ -16,7 +16,7 @@ from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
 from shared.cli.options import parse_options
 from shared.kubernetes.client import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj, Request, Response
-from shared.testing.apiserver import ApiServer
+from shared.testing.api_server.server import ApiServer
 from tests.unit.redis.world import At, cluster, formed, node_id, replica
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})

@@ -9,11 +9,11 @@ import yaml
 
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import Obj
-from shared.testing.faults import CALL
-from shared.testing.play import Play, World
-from shared.testing.requestlog import Write
-from shared.testing.scenario import Scenario, Step
-from shared.testing.served import STORAGE_CLASS
+from shared.testing.api_server.kinds import STORAGE_CLASS
+from shared.testing.api_server.request_log import Write
+from shared.testing.faults.faults import CALL
+from shared.testing.harness.scenario import Scenario, Step
+from shared.testing.harness.scenario_runner import Play, World
 from tests.redis_scenarios import REDIS, SCENARIOS, cluster
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"

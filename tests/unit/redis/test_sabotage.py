@@ -18,10 +18,10 @@ from operators.redis.observe import Observed, Place
 from operators.redis.plan import Planner
 from shared.kubernetes.client import POD
 from shared.runtime.plan import PASS, Apply, Step
-from shared.testing.course import Course
-from shared.testing.disturbance import DISTURBANCES
-from shared.testing.scenario import Scenario, Unsafe
-from shared.testing.sweep import Oracle, sweep
+from shared.testing.faults.disturbance import DISTURBANCES
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Scenario, Unsafe
+from shared.testing.harness.sweep import Oracle, sweep
 from tests.redis_scenarios import (
     NEW,
     REDIS,

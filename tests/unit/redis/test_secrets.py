@@ -7,8 +7,8 @@ from typing import Any
 from operators.redis.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import SECRET, Kube, Obj
 from shared.kubernetes.secrets import encoded
-from shared.testing.apiserver import ApiServer
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.kinds import NAMESPACE
+from shared.testing.api_server.server import ApiServer
 from tests.unit.redis.rotation import GIVEN, OWN, Lab, certificate, wished
 
 AUTH: Obj = {"auth": {"secretName": GIVEN}}

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
 from shared.status import conditions
-from shared.testing.play import Play, World
-from shared.testing.scenario import Stage, Step, apply, later
+from shared.testing.harness.scenario import Stage, Step, apply, later
+from shared.testing.harness.scenario_runner import Play, World
 from tests.redis_scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 from tests.unit.redis.fake import FakeRedis
 from tests.unit.redis.fake_node import ALL

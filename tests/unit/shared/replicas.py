@@ -24,8 +24,8 @@ from shared.pki.serving import SelfMade
 from shared.pki.stores import SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.testing import ApiServer, Served
-from shared.testing.fieldsets import Schema
-from shared.testing.served import NAMESPACE
+from shared.testing.api_server.field_sets import Schema
+from shared.testing.api_server.kinds import NAMESPACE
 
 LIFE = timedelta(seconds=1000)
 HOST = "ours-webhook.system.svc"

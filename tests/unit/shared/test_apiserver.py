@@ -24,9 +24,10 @@ from shared.kubernetes.client import (
     Request,
     Unavailable,
 )
-from shared.testing import ApiServer, Crash, Served, reads, requests
-from shared.testing.requests import merge_patch, selects
-from shared.testing.served import CONFIG_MAP, NAMESPACE
+from shared.testing import ApiServer, Crash, Served, reads
+from shared.testing.api_server import requests
+from shared.testing.api_server.kinds import CONFIG_MAP, NAMESPACE
+from shared.testing.api_server.requests import merge_patch, selects
 from tests.apiserver_scenarios import STORIES, WIDGET, config_map, deployment, service, tell, widget
 
 RECORDED: dict[str, list[Obj]] = json.loads((Path(__file__).parent / "recorded/kube-apiserver.json").read_text())

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes.client import Obj
-from shared.testing.apply import (
+from shared.testing.api_server.field_sets import compare, decode, encode, fields_of
+from shared.testing.api_server.kinds import BUILT_IN
+from shared.testing.api_server.server_side_apply import (
     FieldConflict,
     Manager,
     Records,
@@ -20,8 +22,6 @@ from shared.testing.apply import (
     track,
     write_records,
 )
-from shared.testing.fieldsets import compare, decode, encode, fields_of
-from shared.testing.served import BUILT_IN
 
 ONE, TWO, PERSON = (Manager(name, op, "v1") for name, op in (("one", "Apply"), ("two", "Apply"), ("person", "Update")))
 

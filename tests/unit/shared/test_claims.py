@@ -10,8 +10,8 @@ import pytest
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Forbidden, NotFound, Obj
 from shared.testing import ApiServer, Workloads
-from shared.testing.kubelet import Exit, Fate
-from shared.testing.served import STORAGE_CLASS
+from shared.testing.api_server.kinds import STORAGE_CLASS
+from shared.testing.kubelet.kubelet import Exit, Fate
 from tests.apiserver_scenarios import claim, stateful_set
 
 NAMESPACE = "cache"

@@ -17,7 +17,7 @@ from shared.pki.rotation import Made, Order
 from shared.pki.serving import make
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Patch, WriteSecret
-from shared.testing.harness import NAMESPACE
+from shared.testing.harness.harness import NAMESPACE
 from tests.unit.shared.test_executor import Room
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shared.kubernetes.client import Obj
 from shared.kubernetes.managed_fields import changed_by, difference, record_of, trim
-from shared.testing.requests import merge_patch
+from shared.testing.api_server.requests import merge_patch
 
 MANAGER = "memcached-operator"
 APPLIED: dict[str, dict[str, Obj]] = json.loads((Path(__file__).parent / "recorded" / "applied.json").read_text())

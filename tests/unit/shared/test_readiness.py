@@ -13,7 +13,7 @@ from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan, Progress, Verdict
 from shared.runtime.queue import Key
 from shared.status.readiness import Readiness
-from shared.testing.harness import Harness
+from shared.testing.harness.harness import Harness
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = Key("default", "a")

@@ -24,7 +24,7 @@ from shared.observability.logs import JsonFormatter
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan, Verdict
-from shared.testing.harness import Harness
+from shared.testing.harness.harness import Harness
 from tests.otlp import Collector, collecting
 
 THING = Kind("test.example.com", "v1", "Thing", "things")

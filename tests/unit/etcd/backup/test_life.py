@@ -16,13 +16,13 @@ from operators.etcd.backup_api import API, EtcdBackup
 from operators.etcd.secrets import Secrets
 from operators.etcd.start import New
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, NotFound, Obj
-from shared.testing.disturbance import DISTURBANCES, Disturbance
-from shared.testing.harness import NAMESPACE, Harness
-from shared.testing.kubelet import Exit, Fate
-from shared.testing.play import World
-from shared.testing.scenario import Scenario, Stage, Step, Subject, apply, at_once, away, create, delete
-from shared.testing.scoreboard import Scoreboard
-from shared.testing.sweep import sweep
+from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.harness import NAMESPACE, Harness
+from shared.testing.harness.scenario import Scenario, Stage, Step, Subject, apply, at_once, away, create, delete
+from shared.testing.harness.scenario_runner import World
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import sweep
+from shared.testing.kubelet.kubelet import Exit, Fate
 from tests.etcd_scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, VOLUME, at
 from tests.unit.etcd.fake import FakeEtcd

@@ -16,8 +16,8 @@ from operators.etcd.stores import S3, VolumeStore
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kube, Obj
 from shared.kubernetes.secrets import Problem
 from shared.runtime.queue import Key
-from shared.testing.apiserver import ApiServer
-from shared.testing.harness import look
+from shared.testing.api_server.server import ApiServer
+from shared.testing.harness.harness import look
 from tests.etcd_scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
 from tests.unit.etcd.fake import FakeEtcd

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from shared.kubernetes.client import POD, Obj, resource_version
 from shared.observability import metrics
 from shared.status import conditions
-from shared.testing.harness import View, look
-from shared.testing.outcome import Reference
-from shared.testing.play import Play, World
-from shared.testing.scenario import Scenario, Stage, Step, Subject, story
+from shared.testing.harness.harness import View, look
+from shared.testing.harness.outcome import Reference
+from shared.testing.harness.scenario import Scenario, Stage, Step, Subject, story
+from shared.testing.harness.scenario_runner import Play, World
 
 _SEEDS = (0, 1)
 

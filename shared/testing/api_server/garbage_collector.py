@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shared.kubernetes.client import Kind, Obj
 
 if TYPE_CHECKING:
-    from shared.testing.apiserver import ApiServer
+    from shared.testing.api_server.server import ApiServer
 
 COLLECTOR = "generic-garbage-collector"
 

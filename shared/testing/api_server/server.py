@@ -16,17 +16,25 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.kubernetes.client import APPLY_PATCH, DEPLOYMENT, MERGE_PATCH, POD, Kind, Obj, Request, Response
-from shared.testing import apply as ssa
-from shared.testing import faults, garbage
-from shared.testing.actor import Actor
-from shared.testing.bounds import bounded, fresh, require_fixed, require_growth, require_home, require_match
-from shared.testing.clone import clone
-from shared.testing.fieldsets import DuplicateKey, MissingKey
-from shared.testing.requestlog import RequestLog
-from shared.testing.requests import Aimed, Failure, merge_patch, selects, value_at
-from shared.testing.served import NAMESPACE, Served, built_in_kinds
-from shared.testing.store import FIRST_VERSION, Store
-from shared.testing.watch import Watches
+from shared.testing.api_server import garbage_collector
+from shared.testing.api_server import server_side_apply as ssa
+from shared.testing.api_server.actor import Actor
+from shared.testing.api_server.clone import clone
+from shared.testing.api_server.field_sets import DuplicateKey, MissingKey
+from shared.testing.api_server.kinds import NAMESPACE, Served, built_in_kinds
+from shared.testing.api_server.request_log import RequestLog
+from shared.testing.api_server.requests import Aimed, Failure, merge_patch, selects, value_at
+from shared.testing.api_server.store import FIRST_VERSION, Store
+from shared.testing.api_server.watches import Watches
+from shared.testing.api_server.write_rules import (
+    bounded,
+    fresh,
+    require_fixed,
+    require_growth,
+    require_home,
+    require_match,
+)
+from shared.testing.faults import faults
 
 
 class ApiServer:
@@ -122,7 +130,7 @@ class ApiServer:
         Returns:
             How many objects it deleted, or let go.
         """
-        return garbage.collect(self)
+        return garbage_collector.collect(self)
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
         """Everything kept, or what is of one kind, in order of kind, namespace and name.

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, AlreadyExists, NotFound, Obj
-from shared.testing.replicas import counted, is_leaving, is_of, is_ready, reference, replica, template_hash
+from shared.testing.kubelet.replicas import counted, is_leaving, is_of, is_ready, reference, replica, template_hash
 
 if TYPE_CHECKING:
-    from shared.testing.apiserver import ApiServer
+    from shared.testing.api_server.server import ApiServer
 
 REVISION = "controller-revision-hash"
 

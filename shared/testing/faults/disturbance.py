@@ -11,12 +11,12 @@ from functools import partial
 from typing import Literal
 
 from shared.kubernetes.client import Kind, Obj, resource_version
-from shared.testing.course import Course
-from shared.testing.faults import Crash, Faults
-from shared.testing.harness import View, look
-from shared.testing.outcome import HISTORY
-from shared.testing.play import Play, World
-from shared.testing.scenario import Database
+from shared.testing.faults.faults import Crash, Faults
+from shared.testing.harness.harness import View, look
+from shared.testing.harness.outcome import HISTORY
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Database
+from shared.testing.harness.scenario_runner import Play, World
 
 
 class Overwritten(Exception):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.testing.requests import value_at
-from shared.testing.served import IN_USE
+from shared.testing.api_server.kinds import IN_USE
+from shared.testing.api_server.requests import value_at
 
 if TYPE_CHECKING:
-    from shared.testing.apiserver import ApiServer
+    from shared.testing.api_server.server import ApiServer
 
 
 class Claims:

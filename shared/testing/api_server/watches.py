@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from shared.kubernetes.client import Kind, Obj
-from shared.testing.clone import clone
+from shared.testing.api_server.clone import clone
 
 Callback = Callable[[Obj], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from shared.testing.sweep import Sweep
+from shared.testing.harness.sweep import Sweep
 
 
 class Scoreboard:

@@ -20,8 +20,8 @@ A scenario of the next operator is a dozen lines:
 
 After each step the operator, Kubernetes' controllers and the garbage collector come to rest, unless it is one of
 `at_once(...)` or `hurried`; during those of `away(...)` there is no operator. A step of another kind is a function:
-`Step("what happens", lambda stage: stage.database.partition("a", "b"))`. `shared.testing.disturbance` tells what can go
-wrong meanwhile, and `shared.testing.sweep` what must hold all the same.
+`Step("what happens", lambda stage: stage.database.partition("a", "b"))`. `shared.testing.faults.disturbance` tells what can go
+wrong meanwhile, and `shared.testing.harness.sweep` what must hold all the same.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from shared.kubernetes.client import POD, Kind, NotFound, Obj
 from shared.runtime.controller import Controller
-from shared.testing.actor import Actor
-from shared.testing.kubelet import Processes
-from shared.testing.requests import Aimed
-from shared.testing.served import Served
-from shared.testing.workloads import Workloads
+from shared.testing.api_server.actor import Actor
+from shared.testing.api_server.kinds import Served
+from shared.testing.api_server.requests import Aimed
+from shared.testing.kubelet.kubelet import Processes
+from shared.testing.kubelet.workloads import Workloads
 
 
 class Database(Protocol):

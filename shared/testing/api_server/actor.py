@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Kind, Obj, Request, error_of
 
 if TYPE_CHECKING:
-    from shared.testing.apiserver import ApiServer
+    from shared.testing.api_server.server import ApiServer
 
 
 class Actor:

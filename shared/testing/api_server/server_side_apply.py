@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from shared.kubernetes.client import Obj
-from shared.testing.fieldsets import FieldSet, Path, Schema, compare, decode, encode, fields_of, with_maps, without
+from shared.testing.api_server.field_sets import (
+    FieldSet,
+    Path,
+    Schema,
+    compare,
+    decode,
+    encode,
+    fields_of,
+    with_maps,
+    without,
+)
 
 _METADATA = (
     "name",

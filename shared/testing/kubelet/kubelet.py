@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from shared.kubernetes.client import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, NotFound, Obj
 
 if TYPE_CHECKING:
-    from shared.testing.apiserver import ApiServer
+    from shared.testing.api_server.server import ApiServer
 
 RUNNING = ("", "Unready")
 """Troubles of pods whose containers run."""

@@ -10,12 +10,12 @@ from datetime import timedelta
 from http import HTTPStatus
 
 from shared.kubernetes.client import EVENT, AlreadyExists, NotFound
-from shared.testing.apiserver import ApiServer
-from shared.testing.faults import CALL, Crash
-from shared.testing.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
-from shared.testing.outcome import Done, Named, Outcome
-from shared.testing.scenario import Clock, Simulated, Stage, Step, Subject, Timed, Unsafe
-from shared.testing.workloads import Workloads
+from shared.testing.api_server.server import ApiServer
+from shared.testing.faults.faults import CALL, Crash
+from shared.testing.harness.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
+from shared.testing.harness.outcome import Done, Named, Outcome
+from shared.testing.harness.scenario import Clock, Simulated, Stage, Step, Subject, Timed, Unsafe
+from shared.testing.kubelet.workloads import Workloads
 
 FIRST_VERSION = 1000
 _VERBS = {"ADDED": "created", "DELETED": "deleted"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.kubernetes.client import APPLY_PATCH, Kind, Obj, Request, Response
-from shared.testing.clone import clone
-from shared.testing.served import Served
+from shared.testing.api_server.clone import clone
+from shared.testing.api_server.kinds import Served
 
 
 class Failure(Exception):

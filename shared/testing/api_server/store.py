@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from shared.kubernetes.client import Kind, Obj
-from shared.testing.clone import clone
-from shared.testing.watch import Watches
+from shared.testing.api_server.clone import clone
+from shared.testing.api_server.watches import Watches
 
 FIRST_VERSION = 1000
 """resourceVersion before the first write: as in a real cluster, no object is at version 1."""

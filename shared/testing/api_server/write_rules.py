@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.quantity import parse_quantity
-from shared.testing.requests import Aimed, Failure, value_at
-from shared.testing.served import STORAGE_CLASS
-from shared.testing.store import Store
+from shared.testing.api_server.kinds import STORAGE_CLASS
+from shared.testing.api_server.requests import Aimed, Failure, value_at
+from shared.testing.api_server.store import Store
 
 OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
 _SERVERS = ("name", "namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")

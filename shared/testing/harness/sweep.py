@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from shared.kubernetes.client import KubeError
 from shared.runtime import reconciler
-from shared.testing.course import Course, panics
-from shared.testing.disturbance import Disturbance, Overwritten
-from shared.testing.outcome import HISTORY
-from shared.testing.play import Play
-from shared.testing.scenario import Scenario, Subject, Unsafe
+from shared.testing.faults.disturbance import Disturbance, Overwritten
+from shared.testing.harness.outcome import HISTORY
+from shared.testing.harness.reference_run import Course, panics
+from shared.testing.harness.scenario import Scenario, Subject, Unsafe
+from shared.testing.harness.scenario_runner import Play
 
 
 class Oracle(enum.Enum):

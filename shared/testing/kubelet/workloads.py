@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Iterable
 
 from shared.kubernetes.client import DEPLOYMENT, POD, Obj
-from shared.testing.apiserver import ApiServer
-from shared.testing.claims import Claims
-from shared.testing.kubelet import Kubelet, Processes
-from shared.testing.replicas import counted, is_leaving, is_of, is_ready, replica, template_hash, word
-from shared.testing.statefulsets import StatefulSets
+from shared.testing.api_server.server import ApiServer
+from shared.testing.kubelet.claims import Claims
+from shared.testing.kubelet.kubelet import Kubelet, Processes
+from shared.testing.kubelet.replicas import counted, is_leaving, is_of, is_ready, replica, template_hash, word
+from shared.testing.kubelet.statefulsets import StatefulSets
 
 HASH = "pod-template-hash"
 
@@ -24,7 +24,7 @@ class Workloads:
 
     Args:
         server: where they and their pods are.
-        trouble: why a pod is not ready, as `shared.testing.kubelet.Fate` says it; empty if nothing is. It may be
+        trouble: why a pod is not ready, as `shared.testing.kubelet.kubelet.Fate` says it; empty if nothing is. It may be
             replaced at any time.
         processes: what runs in pods.
         made: how many pods and addresses were made before: the next ones get other names.

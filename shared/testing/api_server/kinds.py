@@ -26,7 +26,7 @@ from shared.kubernetes.client import (
     Kind,
     Obj,
 )
-from shared.testing.fieldsets import Schema
+from shared.testing.api_server.field_sets import Schema
 
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)

@@ -1,0 +1,1 @@
+"""The controllers, scheduler and kubelets of the in-memory cluster."""
