@@ -24,8 +24,8 @@ from e2e.cluster.network import free_ports
 from e2e.cluster.pki import Authority
 from e2e.cluster.redis_programs import EXPORTER
 from e2e.cluster.redis_servers import Redis
-from operators.redis.users import EXPORTER as EXPORTERS_USER
-from operators.redis.users import Passwords
+from operators.redis.security.users import EXPORTER as EXPORTERS_USER
+from operators.redis.security.users import Passwords
 
 SCRAPES = Path(__file__).parent / "scrapes"
 ETCD = "3.6.16"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operators.redis.directives import OURS
+from operators.redis.api.reserved_directives import OURS
 from tests import podspec_cases
 from tests.cases import Case, at_least, at_most, over
 

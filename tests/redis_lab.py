@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from operators.redis.connection import connect
-from operators.redis.database import Access, Endpoint, RedisError, Server
+from operators.redis.client.connection import connect
+from operators.redis.client.server import Access, Endpoint, RedisError, Server
 
 TIMEOUT = 1000
 PORT = 16379

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cache
 
 from operators.redis.__main__ import clusters
-from operators.redis.api import API
+from operators.redis.api.resource import API
 from shared.cli.options import parse_options
 from shared.kubernetes.client import (
     CONFIG_MAP,

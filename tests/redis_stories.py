@@ -10,9 +10,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from operators.redis.answers import Node, fields, parse_nodes
-from operators.redis.database import Command, Refused, Server, Unreachable
-from operators.redis.slots import Slots
+from operators.redis.client.responses import Node, fields, parse_nodes
+from operators.redis.client.server import Command, Refused, Server, Unreachable
+from operators.redis.topology.slots import Slots
 
 Story = Callable[["Lab"], Awaitable[None]]
 

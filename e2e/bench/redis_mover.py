@@ -11,12 +11,12 @@ import json
 import sys
 import time
 
-from operators.redis.calls import MoveSlots, execute
-from operators.redis.connection import connect
-from operators.redis.database import Access, Endpoint, RedisError
-from operators.redis.look import look
-from operators.redis.moves import balanced, remaining
-from operators.redis.slots import Slots
+from operators.redis.client.commands import MoveSlots, execute
+from operators.redis.client.connection import connect
+from operators.redis.client.node_inspection import look
+from operators.redis.client.server import Access, Endpoint, RedisError
+from operators.redis.topology.slot_planner import balanced, remaining
+from operators.redis.topology.slots import Slots
 
 
 async def run(nodes: dict[str, Endpoint], masters: list[str]) -> float:

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from e2e.cluster import processes, redis_programs
 from e2e.cluster.network import free_ports
-from operators.redis.answers import Said
-from operators.redis.connection import connect
-from operators.redis.database import Access, Command, Endpoint, RedisError, Refused, Server
-from operators.redis.look import look
-from operators.redis.slots import SLOTS, Slots, key_slot
+from operators.redis.client.connection import connect
+from operators.redis.client.node_inspection import look
+from operators.redis.client.responses import Said
+from operators.redis.client.server import Access, Command, Endpoint, RedisError, Refused, Server
+from operators.redis.topology.slots import SLOTS, Slots, key_slot
 
 NEWEST = ("valkey", "9.1")
 OLDEST = ("redis", "7.0.15")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 import operators
-from operators.redis import api, connection
-from operators.redis.calls import execute
-from operators.redis.database import Connect
+from operators.redis.api import resource
+from operators.redis.client import connection
+from operators.redis.client.commands import execute
+from operators.redis.client.server import Connect
 from operators.redis.observe import Observed
 from operators.redis.observer import observer
 from operators.redis.plan import Planner
+from operators.redis.resource_metrics import states
 from operators.redis.settings import Settings
-from operators.redis.states import states
 from shared.cli.options import Options
 from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.runtime import process
@@ -31,7 +32,7 @@ def settings_of(options: Options) -> Settings:
     )
 
 
-def clusters(options: Options, connect: Connect = connection.connect) -> Controller[api.RedisCluster, Observed]:
+def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
     """The rooms of a RedisCluster, put together.
 
     Args:
@@ -39,9 +40,9 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
     """
     return Controller(
         operator=options.operator_name,
-        kind=api.API.kind,
+        kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
-        parse=api.RedisCluster.parse,
+        parse=resource.RedisCluster.parse,
         observe=observer(connect),
         plan=Planner(settings_of(options)).plan,
         call=partial(execute, connect),
@@ -53,9 +54,9 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
 OPERATOR = process.Operator(
     name="redis-operator",
     image_repository="redis",
-    crds=(api.API,),
+    crds=(resource.API,),
     controllers=lambda options: (clusters(options),),
-    admissions=(api.ADMISSION,),
+    admissions=(resource.ADMISSION,),
 )
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from __future__ import annotations
 import secrets
 from contextlib import AsyncExitStack
 
-from operators.redis.api import API
-from operators.redis.connection import connect
-from operators.redis.database import Access, Endpoint, Refused, Server, Unreachable
+from operators.redis.api.resource import API
+from operators.redis.client.connection import connect
+from operators.redis.client.server import Access, Endpoint, Refused, Server, Unreachable
 from shared.cli import check
 from shared.cli.check import Check, Failed, NotYet
 from shared.kubernetes.client import Obj

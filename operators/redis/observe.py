@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from operators.redis.answers import Said
-from operators.redis.api import RecordedNode, RedisCluster
-from operators.redis.resources import CONTAINER
-from operators.redis.secrets import Secrets
-from operators.redis.topology import Seen, View
+from operators.redis.api.resource import RecordedNode, RedisCluster
+from operators.redis.client.responses import Said
+from operators.redis.objects.resources import CONTAINER
+from operators.redis.security.secrets import Secrets
+from operators.redis.topology.cluster_view import Seen, View
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod, container_status
 from shared.kubernetes.secrets import Problem

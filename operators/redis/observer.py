@@ -16,15 +16,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from operators.redis import resources
-from operators.redis.answers import Said
-from operators.redis.api import RedisCluster
-from operators.redis.config import CONFIG_KEY
-from operators.redis.database import Connect, Denied, RedisError
-from operators.redis.look import look
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.node_inspection import look
+from operators.redis.client.responses import Said
+from operators.redis.client.server import Connect, Denied, RedisError
+from operators.redis.objects import resources
+from operators.redis.objects.redis_conf import CONFIG_KEY
+from operators.redis.objects.resources import COMPONENT
 from operators.redis.observe import ConfigTemplate, Observed, Place
-from operators.redis.resources import COMPONENT
-from operators.redis.secrets import read
+from operators.redis.security.secrets import read
 from shared.kubernetes import ownership
 from shared.kubernetes.client import (
     CONFIG_MAP,

@@ -9,12 +9,19 @@ import dataclasses
 from datetime import datetime
 from functools import partial
 
-from operators.redis import moving, resources, status, template
-from operators.redis.access import keep_users, renew_certificates, require_entry
-from operators.redis.api import RedisCluster, validate
-from operators.redis.disagreement import brief
-from operators.redis.forming import form, why_away
-from operators.redis.healing import (
+from operators.redis import status
+from operators.redis.api.resource import RedisCluster, validate
+from operators.redis.objects import pod as template
+from operators.redis.objects import resources
+from operators.redis.objects.resources import CONFIG_MARK
+from operators.redis.observe import Observed, Place
+from operators.redis.settings import Settings
+from operators.redis.steps import rebalance
+from operators.redis.steps.bootstrap import form, why_away
+from operators.redis.steps.credentials import keep_users, renew_certificates, require_entry
+from operators.redis.steps.data_loss_recovery import recover_lost_slots
+from operators.redis.steps.live_config import admit_clients, apply_config
+from operators.redis.steps.membership_repair import (
     await_agreement,
     await_redis,
     forget_gone,
@@ -23,10 +30,7 @@ from operators.redis.healing import (
     refuse_strangers,
     replace_failed,
 )
-from operators.redis.moving import mend_open_slots, move_slots
-from operators.redis.observe import Observed, Place
-from operators.redis.pairing import violations
-from operators.redis.provision import (
+from operators.redis.steps.provisioning import (
     config_digest,
     config_mark,
     grow_volumes,
@@ -38,9 +42,8 @@ from operators.redis.provision import (
     require_config,
     require_secrets,
 )
-from operators.redis.recovery import recover_lost_slots
-from operators.redis.resources import CONFIG_MARK
-from operators.redis.rolling import (
+from operators.redis.steps.rebalance import mend_open_slots, move_slots
+from operators.redis.steps.rolling_update import (
     outdated,
     permitted,
     refuse_new_version,
@@ -48,7 +51,8 @@ from operators.redis.rolling import (
     restart_broken,
     roll_outdated,
 )
-from operators.redis.scaling import (
+from operators.redis.steps.scale_down import drop_volumes, replicas
+from operators.redis.steps.scaling import (
     hand_over,
     join_nodes,
     make_room_for_masters,
@@ -56,9 +60,8 @@ from operators.redis.scaling import (
     pair_replicas,
     staying,
 )
-from operators.redis.serving import admit_clients, apply_config
-from operators.redis.settings import Settings
-from operators.redis.shrinking import drop_volumes, replicas
+from operators.redis.topology.placement import violations
+from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.client import STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
@@ -241,5 +244,5 @@ def _phase(resource: RedisCluster, seen: Observed, progress: Progress) -> str:
         return UPGRADING
     left_over = any(place.number >= resource.spec.replicas and place.pod for place in seen.places)
     resized = resource.changed and len(seen.view.members) != resource.spec.replicas
-    moves = moving.is_moving(resource, seen)
+    moves = rebalance.is_moving(resource, seen)
     return SCALING if before == SCALING or left_over or resized or moves else RUNNING

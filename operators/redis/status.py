@@ -9,14 +9,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from operators.redis import forming, moving, recovery, resources
-from operators.redis.api import RedisCluster
-from operators.redis.database import PORT
-from operators.redis.healing import recorded_node
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.server import PORT
+from operators.redis.objects import resources
+from operators.redis.objects.resources import COMPONENT
 from operators.redis.observe import Observed, Place
-from operators.redis.resources import COMPONENT
-from operators.redis.rolling import running
 from operators.redis.settings import Settings
+from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
+from operators.redis.steps.membership_repair import recorded_node
+from operators.redis.steps.rolling_update import running
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.runtime.plan import Verdict
@@ -29,7 +30,7 @@ def report(
     settings: Settings, resource: RedisCluster, seen: Observed, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
     """The whole status, but Ready, Reconciling and Stalled."""
-    begun = forming.formed(resource, seen) and not recovery.begins_anew(resource, seen)
+    begun = bootstrap.formed(resource, seen) and not data_loss_recovery.begins_anew(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
@@ -42,13 +43,13 @@ def report(
         "formed": begun,
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
-            for node in (() if begun else forming.planned(resource, seen))
+            for node in (() if begun else bootstrap.planned(resource, seen))
         ],
         "shards": _shards(resource, seen),
-        "migration": moving.migration_status(resource, seen, now),
-        "assigned": moving.assigned_status(resource, seen),
+        "migration": rebalance.migration_status(resource, seen, now),
+        "assigned": rebalance.assigned_status(resource, seen),
         "former": _former(resource, seen) if begun and not verdict.done else None,
-        "recovery": recovery.report(resource, seen),
+        "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
         "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),

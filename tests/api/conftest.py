@@ -13,7 +13,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached import api as memcached
-from operators.redis import api as redis
+from operators.redis.api import resource as redis
 from shared.cli.install import install_crds
 from shared.kubernetes.client import Kube
 from shared.kubernetes.transport import HttpTransport, load_configuration

@@ -14,7 +14,7 @@ from e2e.cluster.paths import REPOSITORY
 from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached import api as memcached
-from operators.redis import api as redis
+from operators.redis.api import resource as redis
 from shared.api.crd import Resource
 from shared.kubernetes.client import DEPLOYMENT, SECRET, Kind, KubeError, Obj
 from tests import etcd_backup_cases, etcd_cases, memcached_cases, redis_cases, redis_changes

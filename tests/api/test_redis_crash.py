@@ -17,7 +17,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from operators.redis.__main__ import OPERATOR, clusters
-from operators.redis.database import Access, Connect, Endpoint, Server
+from operators.redis.client.server import Access, Connect, Endpoint, Server
 from shared.kubernetes.client import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,

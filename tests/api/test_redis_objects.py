@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis import resources
+from operators.redis.objects import resources
 from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, KubeError, Obj
 from tests.api.golden import Golden, keeps_its_volumes
 from tests.api.world import World

@@ -11,7 +11,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.etcd import api as etcd
 from operators.etcd import backup_api as etcd_backup
 from operators.memcached.api import API
-from operators.redis import api as redis
+from operators.redis.api import resource as redis
 from shared.kubernetes.client import (
     AUTOSCALER,
     DEPLOYMENT,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.redis.connection import connect
-from operators.redis.database import Access, Command, Endpoint, Refused, Server, Unreachable
+from operators.redis.client.connection import connect
+from operators.redis.client.server import Access, Command, Endpoint, Refused, Server, Unreachable
 
 
 @dataclass

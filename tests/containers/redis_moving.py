@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from e2e.cluster.redis_servers import Client, Cluster, key_in
 from operators.redis import migration
-from operators.redis.calls import CloseSlots, execute
-from operators.redis.connection import connect
-from operators.redis.moves import Move
-from operators.redis.slots import Slots
+from operators.redis.client.commands import CloseSlots, execute
+from operators.redis.client.connection import connect
+from operators.redis.topology.slot_planner import Move
+from operators.redis.topology.slots import Slots
 from tests.containers.redis_cutting import Scissors
 
 KEYS = 12

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from e2e.cluster.redis_servers import OPEN, Redis, all_know, key_in
-from operators.redis.asking import RedisCall
-from operators.redis.calls import (
+from operators.redis.client.command_base import RedisCall
+from operators.redis.client.commands import (
     AddSlots,
     CloseSlots,
     Configure,
@@ -22,9 +22,9 @@ from operators.redis.calls import (
     SetPasswords,
     execute,
 )
-from operators.redis.connection import connect
-from operators.redis.database import Access, Denied, Refused, SlotStuck, Unreachable
-from operators.redis.slots import Slots
+from operators.redis.client.connection import connect
+from operators.redis.client.server import Access, Denied, Refused, SlotStuck, Unreachable
+from operators.redis.topology.slots import Slots
 
 
 async def twice(call: RedisCall) -> None:

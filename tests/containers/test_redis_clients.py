@@ -14,7 +14,7 @@ from e2e.cluster.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
 from e2e.scenarios.redis import judge
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.session import Access, Address
-from operators.redis.database import Server
+from operators.redis.client.server import Server
 
 NOBODY = Access()
 

@@ -20,18 +20,19 @@ import pytest
 from e2e.cluster import debian, processes, redis_programs
 from e2e.cluster.network import free_ports
 from e2e.cluster.redis_servers import Cluster, Node, Redis, free_port
-from operators.redis import config, resources, users
-from operators.redis.answers import mapping
-from operators.redis.api import RedisCluster
-from operators.redis.calls import Configure, SetPasswords, execute
-from operators.redis.certificates import Mounted, following
-from operators.redis.config import RESTART, USERS_KEY
-from operators.redis.connection import connect
-from operators.redis.database import Access, Denied, Refused
-from operators.redis.directives import OURS
-from operators.redis.secrets import Secrets
-from operators.redis.template import pod as pod_template
-from operators.redis.users import Passwords
+from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.commands import Configure, SetPasswords, execute
+from operators.redis.client.connection import connect
+from operators.redis.client.responses import mapping
+from operators.redis.client.server import Access, Denied, Refused
+from operators.redis.objects import redis_conf, resources
+from operators.redis.objects.pod import pod as pod_template
+from operators.redis.objects.redis_conf import RESTART, USERS_KEY
+from operators.redis.security import users
+from operators.redis.security.certificates import Mounted, following
+from operators.redis.security.secrets import Secrets
+from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
 from shared.pki.certs import Pair
 from shared.pki.keyring import joined
@@ -91,10 +92,10 @@ class Pod:
             (self.node.directory / "tls" / name).write_text(text)
 
     def _text(self) -> str:
-        text = config.render(self._made, self._template)
-        for place in (config.USERS, config.TLS):
+        text = redis_conf.render(self._made, self._template)
+        for place in (redis_conf.USERS, redis_conf.TLS):
             text = text.replace(place, str(self.node.directory / Path(place).name))
-        text = text.replace(f"dir {config.HOME}\n", f"dir {self.node.directory / 'data'}\n")
+        text = text.replace(f"dir {redis_conf.HOME}\n", f"dir {self.node.directory / 'data'}\n")
         assert "port 6379" in text
         return text.replace("port 6379", f"port {self.port}") + "bind 127.0.0.1\n"
 
@@ -134,7 +135,7 @@ async def test_a_server_starts_with_what_is_rendered_and_has_what_it_would_be_to
         pod = Pod(cluster, made, begun, TEMPLATE)
         await pod.start(access)
         started = await pod.settings(access)
-        settings = config.live(made, TEMPLATE)
+        settings = redis_conf.live(made, TEMPLATE)
         await execute(connect, Configure(access, pod.node.endpoint, pod.node.id, settings))
         assert await pod.settings(access) == started, "to be told what was read changes nothing"
         assert started["masterauth"] == STRANGE
@@ -163,7 +164,7 @@ async def test_what_is_said_to_need_a_restart_does_and_nothing_else(redis: Redis
                 except Refused as error:
                     if "immutable" in str(error) or "protected" in str(error):
                         refused.add(name)
-        lives = {name for name in RESTART if config.is_live(name, made.engine)}
+        lives = {name for name in RESTART if redis_conf.is_live(name, made.engine)}
         assert refused - set(OURS) <= RESTART - lives
         assert not taken & (RESTART - lives)
 
@@ -280,7 +281,7 @@ async def test_the_exporter_reads_metrics_with_what_its_container_is_given(
         template = pod_template(made, resources.owner(made, "x"), "image", Secrets(), "")
         for variable in template["spec"]["containers"][1]["env"]:
             if "value" in variable:
-                value = variable["value"].replace(config.TLS, str(pod.node.directory / "tls"))
+                value = variable["value"].replace(redis_conf.TLS, str(pod.node.directory / "tls"))
                 variables[variable["name"]] = value.replace("6379", str(pod.port)).replace("9121", str(port))
         suite, package, _ = redis_programs.EXPORTER
         program = debian.unpacked(suite, package) / "usr/bin" / package

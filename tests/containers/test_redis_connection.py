@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.redis_servers import OLDEST, OPEN, Redis
-from operators.redis import connection
-from operators.redis.connection import connect
-from operators.redis.database import Access, Denied, Endpoint, Refused, Unreachable
-from operators.redis.look import look
+from operators.redis.client import connection
+from operators.redis.client.connection import connect
+from operators.redis.client.node_inspection import look
+from operators.redis.client.server import Access, Denied, Endpoint, Refused, Unreachable
 from shared.pki.certs import Pair
 from tests.tls import Authority
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.redis_servers import OLDEST, Client, Redis, all_know, key_in
-from operators.redis.database import Access, RedisError, SlotStuck, TargetFull, Unreachable
-from operators.redis.migration import big
-from operators.redis.moves import Move, balanced
-from operators.redis.slots import Slots
+from operators.redis.client.server import Access, RedisError, SlotStuck, TargetFull, Unreachable
+from operators.redis.migration import big_keys
+from operators.redis.topology.slot_planner import Move, balanced
+from operators.redis.topology.slots import Slots
 from shared.pki.certs import Pair
 from tests.containers.redis_cutting import Scissors
 from tests.containers.redis_moving import close_arrived, fill, forget, move, require_whole, writing
@@ -153,7 +153,7 @@ async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_m
     async def misjudged(*_: object) -> None:
         """As if clients had filled it meanwhile."""
 
-    monkeypatch.setattr("operators.redis.migration.legacy.require_room", misjudged)
+    monkeypatch.setattr("operators.redis.migration.key_by_key.require_room", misjudged)
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
@@ -179,7 +179,7 @@ async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_m
 async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(big, "BIG", 1_000_000)
+    monkeypatch.setattr(big_keys, "BIG", 1_000_000)
     with redis.cluster(OLDEST, cluster_node_timeout="1000", proto_max_bulk_len="20000000") as cluster:
         await cluster.form(3, 1)
         one, two = cluster.nodes[:2]

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from e2e.cluster.redis_servers import Cluster, Redis
-from operators.redis.answers import Said
-from operators.redis.database import RedisError
-from operators.redis.slots import Slots
-from operators.redis.topology import View
+from operators.redis.client.responses import Said
+from operators.redis.client.server import RedisError
+from operators.redis.topology.cluster_view import View
+from operators.redis.topology.slots import Slots
 
 
 async def seen(cluster: Cluster) -> View:

@@ -12,8 +12,8 @@ import pytest
 
 from operators.etcd import database as etcd
 from operators.memcached import database as memcached
-from operators.redis import connection
-from operators.redis import database as redis
+from operators.redis.client import connection
+from operators.redis.client import server as redis
 from shared.kubernetes.client import Kind, Obj
 from shared.observability import tracing
 from shared.runtime.controller import Controller

@@ -15,7 +15,7 @@ from e2e.scenarios.operator import Operator
 from e2e.scenarios.redis.cluster import SMALL, Cluster
 from e2e.scenarios.redis.session import Access
 from e2e.scenarios.redis.versions import KEY_BY_KEY, REDIS_7, REDIS_8, VALKEY_8, VALKEY_9, Spec
-from operators.redis.spec import DEFAULT_EXPORTER
+from operators.redis.api.spec import DEFAULT_EXPORTER
 
 SAMPLES = ROOT / "samples" / "redis"
 

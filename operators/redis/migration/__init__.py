@@ -19,14 +19,14 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from operators.redis.database import Access, Connect, Endpoint, RedisError, Refused, SlotStuck
-from operators.redis.migration import big, functions, jobs, legacy
-from operators.redis.migration.ends import End, Ends
-from operators.redis.migration.jobs import Way
+from operators.redis.client.server import Access, Connect, Endpoint, RedisError, Refused, SlotStuck
+from operators.redis.migration import big_keys, functions, key_by_key, server_side
+from operators.redis.migration.participants import End, Ends
 from operators.redis.migration.redis import Destination
+from operators.redis.migration.server_side import Way
 from operators.redis.migration.throttle import KEYS, Pulse, Throttle
 from operators.redis.migration.valkey import Source
-from operators.redis.moves import Move
+from operators.redis.topology.slot_planner import Move
 
 __all__ = ["BUDGET", "KEYS", "move"]
 
@@ -73,7 +73,7 @@ async def move(
         by_jobs: list[Way] = []
         for way in ways:
             (by_keys if _kind(way) == "keys" else by_jobs).append(way)
-        if any(way.source.said.memory > big.BIG for way in by_keys):
+        if any(way.source.said.memory > big_keys.BIG for way in by_keys):
             beside = [
                 node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
             ]
@@ -99,7 +99,7 @@ async def _by_keys(ways: Sequence[Way], masters: Mapping[str, End], until: float
             others = [end for node_id, end in masters.items() if node_id not in (source.id, way.target.id)]
             try:
                 await functions.give(source, way.target)
-                path = legacy.Path(source, way.target, others, throttle, pulse, until, patience)
+                path = key_by_key.Path(source, way.target, others, throttle, pulse, until, patience)
                 await path.move(way.slots)
             except RedisError as error:
                 failures.append(error)
@@ -124,7 +124,7 @@ async def _by_jobs(ways: Sequence[Way], until: float) -> None:
 async def _by_job(way: Way, ways: Sequence[Way], until: float) -> None:
     await functions.give(way.source, way.target)
     mover = Source(way.source) if _kind(way) == "export" else Destination(way.target)
-    await jobs.move(mover, way, ways, until)
+    await server_side.move(mover, way, ways, until)
 
 
 def _rounds(ways: Sequence[Way]) -> Iterator[list[Way]]:
@@ -147,7 +147,7 @@ def _rounds(ways: Sequence[Way]) -> Iterator[list[Way]]:
 async def _node_timeout(end: End) -> float:
     """Seconds after which others take a node for dead."""
     try:
-        found = await end.server.ask("CONFIG", "GET", big.PATIENT)
+        found = await end.server.ask("CONFIG", "GET", big_keys.PATIENT)
     except Refused:
         return _NODE_TIMEOUT
     return int(found[1]) / 1000 if found else _NODE_TIMEOUT

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from operators.redis.database import Refused
-from operators.redis.migration.ends import End
+from operators.redis.client.server import Refused
+from operators.redis.migration.participants import End
 
 
 async def give(source: End, target: End) -> None:

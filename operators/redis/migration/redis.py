@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from operators.redis.answers import mapping
-from operators.redis.migration.ends import End
-from operators.redis.migration.jobs import Job, Way
-from operators.redis.slots import Slots
+from operators.redis.client.responses import mapping
+from operators.redis.migration.participants import End
+from operators.redis.migration.server_side import Job, Way
+from operators.redis.topology.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from operators.redis.database import RedisError, Server
+from operators.redis.client.server import RedisError, Server
 
 WAIT = 0.01
 """Seconds that a client may wait for an answer because slots move."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from operators.redis.answers import mapping
-from operators.redis.database import Refused
-from operators.redis.migration.ends import End
-from operators.redis.migration.jobs import Job, Way
-from operators.redis.slots import Slots
+from operators.redis.client.responses import mapping
+from operators.redis.client.server import Refused
+from operators.redis.migration.participants import End
+from operators.redis.migration.server_side import Job, Way
+from operators.redis.topology.slots import Slots
 
 _ENDED = frozenset({"success", "failed", "cancelled"})
 

@@ -13,8 +13,8 @@ from operators.etcd import backup_api as etcd_backup
 from operators.etcd.spec import EtcdClusterSpec
 from operators.memcached import api as memcached
 from operators.memcached.spec import MemcachedSpec
-from operators.redis import api as redis
-from operators.redis.spec import RedisClusterSpec
+from operators.redis.api import resource as redis
+from operators.redis.api.spec import RedisClusterSpec
 from shared.api.spec import Review, SpecModel
 from tests.redis_cases import SEED, SEED_POD
 

@@ -8,7 +8,7 @@ from e2e.cluster import binaries, debian, images, redis_programs
 from e2e.cluster.errors import ClusterError
 from operators.etcd.__main__ import OPERATOR
 from operators.etcd.spec import DEFAULT_VERSION, EtcdClusterSpec
-from operators.redis.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
+from operators.redis.api.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
 
 DEB822 = """\
 Types: deb

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from operators.redis.database import PORT, Connect
+from operators.redis.client.server import PORT, Connect
 from shared.kubernetes.client import Obj
 from shared.testing.api_server.requests import Aimed
 from shared.testing.harness.harness import NOW

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from operators.redis.database import Refused
-from operators.redis.slots import Slots
+from operators.redis.client.server import Refused
+from operators.redis.topology.slots import Slots
 from tests.unit.redis import fake_data
 from tests.unit.redis.fake_node import bits, slot_of
 from tests.unit.redis.fake_process import Migration, Process

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.redis.database import PORT, Refused
-from operators.redis.slots import SLOTS
+from operators.redis.client.server import PORT, Refused
+from operators.redis.topology.slots import SLOTS
 from tests.unit.redis import fake_atomic
 from tests.unit.redis.fake_bus import shake
 from tests.unit.redis.fake_election import MANUAL, is_well

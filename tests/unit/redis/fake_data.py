@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operators.redis.database import Refused
+from operators.redis.client.server import Refused
 from tests.unit.redis.fake_node import Node, slot_of
 from tests.unit.redis.fake_process import Process
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.redis.database import Access, Endpoint, Server
+from operators.redis.client.server import Access, Endpoint, Server
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
 from tests.redis_stories import Teller, form

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from operators.redis.database import BUS_PORT, PORT
-from operators.redis.slots import SLOTS, Slots, key_slot
+from operators.redis.client.server import BUS_PORT, PORT
+from operators.redis.topology.slots import SLOTS, Slots, key_slot
 
 ALL = (1 << SLOTS) - 1
 

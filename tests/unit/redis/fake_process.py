@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from operators.redis.database import PORT
-from operators.redis.memory import parse_memory
+from operators.redis.api.memory import parse_memory
+from operators.redis.client.server import PORT
 from tests.unit.redis.fake_node import Node
 
 TIMEOUT = 5.0

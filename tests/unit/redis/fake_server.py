@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from operators.redis.database import Access, Command, Denied, Endpoint, Loading, Refused, Unreachable
+from operators.redis.client.server import Access, Command, Denied, Endpoint, Loading, Refused, Unreachable
 from shared.testing.faults.faults import Crash
 from tests.unit.redis import fake_cluster, fake_data
 from tests.unit.redis.fake_process import DEFAULTS, Process, digest
@@ -44,7 +44,7 @@ class Life:
 
 
 class FakeServer:
-    """`operators.redis.database.Server` of a fake."""
+    """`operators.redis.client.server.Server` of a fake."""
 
     def __init__(self, redis: FakeRedis, life: Life, endpoint: Endpoint, access: Access) -> None:
         self._redis = redis

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from operators.redis.moves import (
+from operators.redis.topology.slot_planner import (
     Move,
 )
-from operators.redis.slots import SLOTS, Slots
+from operators.redis.topology.slots import SLOTS, Slots
 
 THREE = {
     "a": Slots.of(range(5461)),

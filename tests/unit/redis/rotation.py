@@ -11,17 +11,19 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from operators.redis import access, provision, resources, secrets, template
-from operators.redis.answers import Node as Line
-from operators.redis.answers import Said, digest
-from operators.redis.api import RedisCluster
-from operators.redis.calls import Configure, SetPasswords
-from operators.redis.certificates import Mounted
-from operators.redis.config import TLS
-from operators.redis.database import Refused
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.commands import Configure, SetPasswords
+from operators.redis.client.responses import Node as Line
+from operators.redis.client.responses import Said, digest
+from operators.redis.client.server import Refused
+from operators.redis.objects import pod, resources
+from operators.redis.objects.redis_conf import TLS
+from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.observe import Observed, Place
-from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.users import Passwords
+from operators.redis.security import secrets
+from operators.redis.security.certificates import Mounted
+from operators.redis.security.users import Passwords
+from operators.redis.steps import credentials, provisioning
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from shared.pki import ca, certs
@@ -133,9 +135,9 @@ class Lab(Drawer):
 
     def steps(self) -> tuple[Callable[[Observed], Step], ...]:
         return (
-            lambda seen: provision.keep_secrets(SETTINGS, self.resource, seen, self.now),
-            lambda seen: access.keep_users(SETTINGS, self.resource, seen, self.now),
-            lambda seen: access.renew_certificates(self.resource, seen, self.now),
+            lambda seen: provisioning.keep_secrets(SETTINGS, self.resource, seen, self.now),
+            lambda seen: credentials.keep_users(SETTINGS, self.resource, seen, self.now),
+            lambda seen: credentials.renew_certificates(self.resource, seen, self.now),
         )
 
     def wanted(self) -> list[Action]:
@@ -160,7 +162,7 @@ class Lab(Drawer):
             if not self.step(100):
                 if not any(" at " in node.annotations.get(CERTIFICATE_MARK, "") for node in self.nodes):
                     return
-                self.wait(access.MOUNTING)
+                self.wait(credentials.MOUNTING)
         raise AssertionError("it never comes to an end")
 
     def do(self, action: Action) -> None:
@@ -198,7 +200,7 @@ class Lab(Drawer):
     def apply(self) -> None:
         """The StatefulSet follows."""
         judged, own = self.judged(), resources.owner(self.resource, SETTINGS.operator)
-        made = template.pod(self.resource, own, "image", judged, "")["metadata"]["annotations"]
+        made = pod.pod(self.resource, own, "image", judged, "")["metadata"]["annotations"]
         self.template = {name: made[name] for name in (USERS_MARK, CERTIFICATE_MARK) if name in made}
 
     def bring(self, node: Node) -> None:

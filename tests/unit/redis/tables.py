@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from operators.redis.answers import Node, Said
-from operators.redis.slots import SLOTS, Slots
-from operators.redis.topology import Seen, View
+from operators.redis.client.responses import Node, Said
+from operators.redis.topology.cluster_view import Seen, View
+from operators.redis.topology.slots import SLOTS, Slots
 
 
 def node_id(number: int) -> str:

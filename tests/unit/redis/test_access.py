@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.redis import access, provision
-from operators.redis.access import MOUNTING, RENEWING, ROTATING
-from operators.redis.calls import Configure, SetPasswords
+from operators.redis.client.commands import Configure, SetPasswords
+from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.observe import Observed
-from operators.redis.resources import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.users import Passwords
+from operators.redis.security.users import Passwords
+from operators.redis.steps import credentials, provisioning
+from operators.redis.steps.credentials import MOUNTING, RENEWING, ROTATING
 from shared.runtime.plan import PASS, Patch, Progress, WriteSecret
 from tests.unit.redis.rotation import GIVEN, OVERLAP, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS
@@ -41,7 +41,7 @@ def with_certificate(name: str = "a", by: str = "old") -> Lab:
 
 def test_nodes_that_started_with_a_password_are_told_nothing() -> None:
     lab = with_password()
-    assert access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
+    assert credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
     assert all(node.takes("one") and not node.takes("two") for node in lab.nodes)
 
 
@@ -51,7 +51,7 @@ def test_a_change_is_three_writes_and_each_is_told_to_every_node() -> None:
     told = []
     for _ in range(7):
         lab.apply()
-        step = access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+        step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
         told.append((step.message, [type(action) for action in step.actions]))
         for action in step.actions:
             lab.do(action)
@@ -93,7 +93,7 @@ def test_the_new_one_is_not_used_before_the_last_node_has_heard_of_it() -> None:
     passwords = lab.judged().passwords
     assert passwords is not None
     assert passwords.current == "one"
-    step = access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert {action.at.name for action in step.actions if isinstance(action, SetPasswords)} == {"demo-2"}
 
 
@@ -106,7 +106,7 @@ def test_a_node_that_was_told_otherwise_since_is_told_again(told: dict[str, Any]
     lab.settle()
     for name, value in told.items():  # by hand, or by a former leader whose last words came late
         setattr(lab.nodes[1], name, value)
-    step = access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert step.message == "demo-1: told which passwords are good."
     lab.settle()
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
@@ -118,13 +118,13 @@ def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
     lab.step()
     seen = lab.seen()
     silent = replace(seen.places[1], said=None)
-    step = access.keep_users(SETTINGS, lab.resource, replace(seen, places=(seen.places[0], silent)), lab.now)
+    step = credentials.keep_users(SETTINGS, lab.resource, replace(seen, places=(seen.places[0], silent)), lab.now)
     assert len(step.actions) == 3
     for action in step.actions:
         lab.do(action)
     seen = lab.seen()
     seen = replace(seen, places=(seen.places[0], replace(seen.places[1], said=None)))
-    step = access.keep_users(SETTINGS, lab.resource, seen, lab.now)
+    step = credentials.keep_users(SETTINGS, lab.resource, seen, lab.now)
     assert (step.progress, step.reason, step.actions) == (Progress.UNDERWAY, ROTATING, ())
     assert step.message == "demo-1: must know the new password before it is used."
 
@@ -177,7 +177,7 @@ def test_a_secret_that_is_gone_changes_nothing() -> None:
     lab.found[GIVEN] = None
     assert not lab.step()
     assert lab.judged().access.password == "one"
-    step = provision.require_secrets(lab.resource, lab.seen(), lab.now)
+    step = provisioning.require_secrets(lab.resource, lab.seen(), lab.now)
     assert (step.progress, step.reason) == (Progress.UNDERWAY, "SecretMissing")
     assert "Nodes go on with what they have." in step.message
 
@@ -186,7 +186,7 @@ def test_when_the_former_one_ends_it_is_looked_at() -> None:
     lab = with_password()
     lab.give("two")
     lab.settle()
-    step = access.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert step.progress is Progress.DONE
     assert step.requeue == OVERLAP.total_seconds()
 
@@ -195,12 +195,12 @@ def test_a_node_that_lets_nobody_in_is_told_with_what_mends_it() -> None:
     lab = with_password()
     seen = lab.seen()
     denied = replace(seen.places[0], said=None, denied=True, error="demo-0 refuses AUTH: WRONGPASS.")
-    step = access.require_entry(lab.resource, replace(seen, places=(denied, *seen.places[1:])), NOW)
+    step = credentials.require_entry(lab.resource, replace(seen, places=(denied, *seen.places[1:])), NOW)
     assert (step.progress, step.reason) == (Progress.UNDERWAY, "Denied")
     assert "previousPassword of Secret given" in step.message
     alone = replace(seen, places=(denied,))
-    assert access.require_entry(lab.resource, alone, NOW).progress is Progress.STALLED
-    assert access.require_entry(lab.resource, seen, NOW) == PASS
+    assert credentials.require_entry(lab.resource, alone, NOW).progress is Progress.STALLED
+    assert credentials.require_entry(lab.resource, seen, NOW) == PASS
 
 
 # Certificates.
@@ -210,19 +210,19 @@ def test_a_new_certificate_is_brought_and_then_taken_up() -> None:
     lab = with_certificate()
     lab.put(OWN, certificate("b", "old"))
     lab.step()
-    step = access.renew_certificates(lab.resource, lab.seen(), lab.now)
+    step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
     assert (step.progress, step.reason) == (Progress.UNDERWAY, RENEWING)
     assert all(isinstance(action, Patch) for action in step.actions), "first the kubelet"
     for action in step.actions:
         lab.do(action)
-    assert access.renew_certificates(lab.resource, lab.seen(), lab.now).actions == ()
+    assert credentials.renew_certificates(lab.resource, lab.seen(), lab.now).actions == ()
     lab.wait(MOUNTING)
-    step = access.renew_certificates(lab.resource, lab.seen(), lab.now)
+    step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
     assert [type(action) for action in step.actions] == [Configure, Patch] * 3
     lab.settle()
     assert {node.holds for node in lab.nodes} == {lab.judged().original}
     assert all(node.restarts == 0 for node in lab.nodes)
-    assert access.renew_certificates(lab.resource, lab.seen(), lab.now) == PASS
+    assert credentials.renew_certificates(lab.resource, lab.seen(), lab.now) == PASS
 
 
 def test_another_authority_is_trusted_before_anything_of_its_is_shown() -> None:
@@ -249,7 +249,7 @@ def test_what_nobody_can_serve_with_never_comes_to_the_nodes() -> None:
 
 
 def test_without_encryption_there_is_nothing_to_renew() -> None:
-    assert access.renew_certificates(wished(), Observed(), NOW) == PASS
+    assert credentials.renew_certificates(wished(), Observed(), NOW) == PASS
 
 
 # Whatever comes, in whatever order.

@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from operators.redis import answers
-from operators.redis.answers import Follower, parse_facts, parse_nodes, said
-from operators.redis.slots import Slots
+from operators.redis.client import responses
+from operators.redis.client.responses import Follower, parse_facts, parse_nodes, said
+from operators.redis.topology.slots import Slots
 
 ONE, TWO, THREE = (letter * 40 for letter in "abc")
 
@@ -137,5 +137,5 @@ def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
     ],
 )
 def test_what_is_of_no_node_of_a_cluster_is_odd(information: str, cluster: str, nodes: str) -> None:
-    with pytest.raises(answers.ODD):
+    with pytest.raises(responses.ODD):
         said(information, cluster, nodes, GIVEN, USER)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operators.redis import api
-from operators.redis.api import FormingNode, RecordedNode, RedisCluster
-from operators.redis.moves import Move
-from operators.redis.slots import Slots
-from operators.redis.versions import Engine, Version, refusal
+from operators.redis.api import resource
+from operators.redis.api.engine_versions import Engine, Version, refusal
+from operators.redis.api.resource import FormingNode, RecordedNode, RedisCluster
+from operators.redis.topology.slot_planner import Move
+from operators.redis.topology.slots import Slots
 from shared.api.crd import to_yaml
 from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import InvalidSpec
@@ -39,7 +39,7 @@ def cluster(case: Case, status: Obj | None = None) -> RedisCluster:
 def complaints(case: Case) -> str:
     """All that the operator's own validation says of a case, as a reconcile would hear it."""
     try:
-        return " ".join(api.validate(cluster(case)))
+        return " ".join(resource.validate(cluster(case)))
     except InvalidSpec as refused:
         return str(refused)
 
@@ -51,12 +51,12 @@ def is_too_old(case: Case) -> bool:
 @pytest.mark.parametrize("case", redis_cases.ACCEPTED, ids=str)
 def test_good_specs_are_taken(case: Case) -> None:
     assert complaints(case) == ""
-    assert api.ADMISSION.review(obj(case), None).errors == ()
+    assert resource.ADMISSION.review(obj(case), None).errors == ()
 
 
 @pytest.mark.parametrize("case", [*redis_cases.REFUSED, *redis_cases.ONLY_HERE], ids=str)
 def test_bad_specs_are_refused_with_advice(case: Case) -> None:
-    assert case.advises in " ".join(api.ADMISSION.review(obj(case), None).errors)
+    assert case.advises in " ".join(resource.ADMISSION.review(obj(case), None).errors)
     assert is_too_old(case) or case.advises in complaints(case)
 
 
@@ -70,21 +70,21 @@ def test_a_version_that_is_too_old_is_refused_in_the_reconcile_too_and_contradic
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_good_changes_are_taken(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    assert api.ADMISSION.review(new, old).errors == ()
+    assert resource.ADMISSION.review(new, old).errors == ()
 
 
 @pytest.mark.parametrize("change", REFUSED_CHANGES, ids=str)
 def test_bad_changes_are_refused_with_advice(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    (said,) = api.ADMISSION.review(new, old).errors
+    (said,) = resource.ADMISSION.review(new, old).errors
     assert change.advises in said
-    assert api.ADMISSION.review(new, None).errors == (), "it may be created so"
-    assert api.ADMISSION.review(new, new).errors == (), "and stay so"
+    assert resource.ADMISSION.review(new, None).errors == (), "it may be created so"
+    assert resource.ADMISSION.review(new, new).errors == (), "and stay so"
 
 
 def test_every_constraint_of_the_crd_has_a_refused_case() -> None:
     changes = [(cluster(one.new, one.status), cluster(one.old, one.status)) for one in REFUSED_CHANGES]
-    wanted, unproven = uncovered(api.API, cluster, redis_cases.REFUSED, changes)
+    wanted, unproven = uncovered(resource.API, cluster, redis_cases.REFUSED, changes)
     assert unproven == set()
     assert len(wanted) > 150
 
@@ -92,20 +92,20 @@ def test_every_constraint_of_the_crd_has_a_refused_case() -> None:
 @pytest.mark.parametrize("case", redis_cases.ACCEPTED, ids=str)
 def test_every_accepted_case_breaks_nothing_that_the_schema_says(case: Case) -> None:
     """Or else the cases above prove less than they seem to."""
-    assert list(broken_constraints(spec_schema(api.API), case.whole_spec, "spec")) == []
+    assert list(broken_constraints(spec_schema(resource.API), case.whole_spec, "spec")) == []
 
 
 def test_the_committed_crd_and_page_are_the_generated_ones() -> None:
     committed = ROOT / "charts/redis-operator/files/crds/redisclusters.yaml"
-    assert committed.read_text() == to_yaml(api.API), "run: make manifests"
-    assert to_markdown(api.API).removeprefix(HEADER) in (ROOT / "docs/reference/redis.md").read_text(), (
+    assert committed.read_text() == to_yaml(resource.API), "run: make manifests"
+    assert to_markdown(resource.API).removeprefix(HEADER) in (ROOT / "docs/reference/redis.md").read_text(), (
         "run: make manifests"
     )
 
 
 def test_constraints_are_found_where_they_stand() -> None:
     """Or else the coverage above could be of nothing."""
-    wanted = constraints(spec_schema(api.API))
+    wanted = constraints(spec_schema(resource.API))
     assert ("spec.pod[].volumes.type", "enum") in wanted
     assert ("spec.updateStrategy.assignStrategies[].fromReplicas", "pattern") in wanted
     assert any(path == "spec" and "oldSelf.storage" in keyword for path, keyword in wanted)
@@ -113,14 +113,14 @@ def test_constraints_are_found_where_they_stand() -> None:
 
 def test_a_list_of_conditions_may_have_many_of_a_type() -> None:
     """The seed's has an entry for each node, which are masters or slaves all."""
-    conditions = root_schema(api.API)["properties"]["status"]["properties"]["conditions"]
+    conditions = root_schema(resource.API)["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-type"] == "atomic"
     assert "x-kubernetes-list-map-keys" not in conditions
 
 
 def test_the_seeds_words_are_in_the_schema_as_the_seed_writes_them() -> None:
     seed = next(yaml.safe_load_all((ROOT / "samples/redis/seed.yaml").read_text()))
-    properties = root_schema(api.API)["properties"]
+    properties = root_schema(resource.API)["properties"]
     assert list(broken_constraints(properties["spec"], seed["spec"], "spec")) in ([], [("spec.pod[].affinity", "type")])
     (entry,) = seed["status"]["conditions"]
     assert entry.keys() <= properties["status"]["properties"]["conditions"]["items"]["properties"].keys()

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from operators.redis.moves import (
+from operators.redis.topology.slot_planner import (
     CannotAssign,
     Strategy,
     assigned,
     moved,
     remaining,
 )
-from operators.redis.slots import Slots
+from operators.redis.topology.slots import Slots
 from tests.unit.redis.owning import THREE, every_slot_has_one_owner, owning, parts, sizes, total
 
 STRATEGIES = st.lists(

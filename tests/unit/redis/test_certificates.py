@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from operators.redis import resources
-from operators.redis.certificates import Mounted, following, leaves, ordered
+from operators.redis.objects import resources
+from operators.redis.security.certificates import Mounted, following, leaves, ordered
 from shared.kubernetes.secrets import encoded
 from tests.unit.redis.rotation import certificate, wished
 from tests.unit.redis.world import NOW

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from operators.redis import check
-from operators.redis.api import RedisCluster, validate
+from operators.redis.api.resource import RedisCluster, validate
 from operators.redis.check import KEYS, SPEC, use
-from operators.redis.database import Access, Endpoint, Refused, Unreachable
-from operators.redis.slots import key_slot
+from operators.redis.client.server import Access, Endpoint, Refused, Unreachable
+from operators.redis.topology.slots import key_slot
 from shared.cli.check import Failed, NotYet
 from shared.kubernetes.client import Obj
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis import config
-from operators.redis.api import RedisCluster
-from operators.redis.config import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
-from operators.redis.directives import OURS
+from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.resource import RedisCluster
+from operators.redis.objects import redis_conf
+from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
 from shared.kubernetes.client import Obj
 from tests.unit.redis.rotation import wished
 
@@ -199,7 +199,7 @@ def test_what_is_quoted_is_read_as_it_was(text: str) -> None:
     written = quoted(text)
     assert "\n" not in written
     assert "\r" not in written
-    assert config._arguments(f"name {written}") == ["name", text]
+    assert redis_conf._arguments(f"name {written}") == ["name", text]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_is_quoted_is_read_as_it_was(text: str) -> None:
     ],
 )
 def test_a_line_is_taken_apart_as_the_server_does(line: str, words: list[str] | None) -> None:
-    assert config._arguments(line) == words
+    assert redis_conf._arguments(line) == words
 
 
 @given(st.text(max_size=200))

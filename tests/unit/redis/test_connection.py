@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from operators.redis.connection import connect
-from operators.redis.database import Access, Command, Denied, Endpoint, Loading, Refused, Server, Unreachable
+from operators.redis.client.connection import connect
+from operators.redis.client.server import Access, Command, Denied, Endpoint, Loading, Refused, Server, Unreachable
 
 
 @asynccontextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.redis.answers import Node
-from operators.redis.slots import Slots
+from operators.redis.client.responses import Node
+from operators.redis.topology.slots import Slots
 from tests.unit.redis.tables import (
     M0,
     M1,

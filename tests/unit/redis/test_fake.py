@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.redis.database import Access, Denied, Endpoint, Refused, Unreachable
+from operators.redis.client.server import Access, Denied, Endpoint, Refused, Unreachable
 from shared.testing.harness.scenario import Unsafe
 from tests.redis_stories import ELECTED, FOO, SEEN, STORIES
 from tests.unit.redis.fake_data import KEYS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.redis import forming
-from operators.redis.answers import Node
-from operators.redis.api import RedisCluster
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.responses import Node
 from operators.redis.observe import Observed
-from operators.redis.slots import Slots
+from operators.redis.steps import bootstrap
+from operators.redis.topology.slots import Slots
 from shared.kubernetes.client import Obj
 from shared.runtime.plan import Progress, Step
 from tests.unit.redis.world import NEW, NEW_RECORDED, NOW, At, acts, cluster, formed, node_id, of, plan, seen, world
@@ -28,7 +28,7 @@ def beginning(*at: At, plan: list[Obj] | None = None) -> tuple[RedisCluster, Obs
 
 
 def next_step(resource: RedisCluster, found: Observed) -> Step:
-    return forming.form(resource, found, NOW)
+    return bootstrap.form(resource, found, NOW)
 
 
 def test_it_waits_until_every_node_is_there_and_says_who_is_not() -> None:
@@ -164,7 +164,7 @@ def test_if_anybody_has_written_meanwhile_nobody_takes_that_part() -> None:
 def test_all_slots_are_shared_out_and_none_twice() -> None:
     for replicas in (3, 6, 7, 8, 21):
         resource, found = world(*[NEW] * replicas, begun=False, phase="", replicasPerMaster=0 if replicas == 3 else 1)
-        slots = [Slots.parse(node.slots) for node in forming.planned(resource, found)]
+        slots = [Slots.parse(node.slots) for node in bootstrap.planned(resource, found)]
         assert Slots.union(slots) == Slots.all()
         assert sum(map(len, slots)) == 16384
         assert len(slots) == resource.masters

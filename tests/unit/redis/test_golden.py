@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operators.redis import certificates, provision, resources, template
-from operators.redis.api import RedisCluster
+from operators.redis.api.resource import RedisCluster
+from operators.redis.objects import pod as template
+from operators.redis.objects import resources
 from operators.redis.observe import Observed
-from operators.redis.secrets import Secrets
+from operators.redis.security import certificates
+from operators.redis.security.secrets import Secrets
 from operators.redis.settings import Settings
+from operators.redis.steps import provisioning
 from shared.runtime.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -47,13 +50,13 @@ def test_the_objects_are_as_written(case: str) -> None:
     resource, seen = RedisCluster.parse(given), Observed()
     own = resources.owner(resource, SETTINGS.operator)
     steps = [
-        provision.keep_services(SETTINGS, resource, seen, NOW),
-        provision.keep_config(SETTINGS, resource, seen, NOW),
-        provision.keep_disruption_budget(SETTINGS, resource, seen, NOW),
+        provisioning.keep_services(SETTINGS, resource, seen, NOW),
+        provisioning.keep_config(SETTINGS, resource, seen, NOW),
+        provisioning.keep_disruption_budget(SETTINGS, resource, seen, NOW),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     made += certificates.ordered(resource, own) if resource.spec.tls.mode == "certManager" else ()
-    image, digest = resource.image_reference(SETTINGS.image_repository), provision.config_digest(resource, seen)
+    image, digest = resource.image_reference(SETTINGS.image_repository), provisioning.config_digest(resource, seen)
     pod = template.pod(resource, own, image, Secrets(users_mark="d" * 16), digest)
     made.append(resources.stateful_set(resource, own, pod, resource.spec.replicas))
     file = GOLDEN / case / "objects.yaml"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from operators.redis.answers import Node
-from operators.redis.slots import Slots
+from operators.redis.client.responses import Node
+from operators.redis.topology.slots import Slots
 from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.world import (
     ABSENT,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from operators.redis import migration
-from operators.redis.database import Access, Endpoint
-from operators.redis.moves import Move
-from operators.redis.slots import Slots
+from operators.redis.client.server import Access, Endpoint
+from operators.redis.topology.slot_planner import Move
+from operators.redis.topology.slots import Slots
 from tests.redis_stories import SEEN
 from tests.unit.redis.fake_data import KEYS
 from tests.unit.redis.fake_lab import Watched

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.moves import (
+from operators.redis.topology.slot_planner import (
     CannotMove,
     balanced,
     drained,
     moved,
     shares,
 )
-from operators.redis.slots import SLOTS, Slots
+from operators.redis.topology.slots import SLOTS, Slots
 from tests.unit.redis.owning import THREE, every_slot_has_one_owner, parts, sizes, total
 
 OLD = [f"old-{number}" for number in range(7)]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from operators.redis import resources
 from operators.redis.__main__ import clusters
-from operators.redis.api import API, RedisCluster
-from operators.redis.config import CONFIG_KEY
-from operators.redis.database import Access, Denied, Endpoint, Loading, RedisError, Server, Unreachable
+from operators.redis.api.resource import API, RedisCluster
+from operators.redis.client.server import Access, Denied, Endpoint, Loading, RedisError, Server, Unreachable
+from operators.redis.objects import resources
+from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
 from shared.cli.options import parse_options

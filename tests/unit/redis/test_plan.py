@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from operators.redis.api import RedisCluster
-from operators.redis.healing import agreement
-from operators.redis.moving import wanted
+from operators.redis.api.resource import RedisCluster
+from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import ConfigTemplate, Observed
-from operators.redis.resources import CLIENTS, CLUSTER_UID, SERVES
-from operators.redis.scaling import masters
-from operators.redis.slots import Slots
+from operators.redis.steps.membership_repair import agreement
+from operators.redis.steps.rebalance import wanted
+from operators.redis.steps.scaling import masters
+from operators.redis.topology.slots import Slots
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
 from shared.runtime.plan import Plan, Progress

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from operators.redis import provision
-from operators.redis.answers import Said
-from operators.redis.api import RedisCluster
-from operators.redis.config import CONFIG_KEY, WITHDRAWN
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.responses import Said
+from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
+from operators.redis.objects.resources import CLUSTER_UID, CONFIG_MARK
 from operators.redis.observe import ConfigTemplate, Observed, Place
-from operators.redis.provision import TEMPLATE_KEY
-from operators.redis.resources import CLUSTER_UID, CONFIG_MARK
+from operators.redis.steps import provisioning
+from operators.redis.steps.provisioning import TEMPLATE_KEY
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem, content_of
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, WriteSecret
@@ -37,7 +37,7 @@ def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_dele
         Observed(stateful_set=found("StatefulSet", "demo", uid)),
         Observed(places=(Place(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
     ):
-        step = provision.refuse_foreign_data(wished(), seen, NOW)
+        step = provisioning.refuse_foreign_data(wished(), seen, NOW)
         assert (step.progress, step.reason) == (Progress.STALLED, "ForeignData")
         assert f"{CLUSTER_UID}={UID} --overwrite" in step.message
         assert "Nothing was changed." in step.message
@@ -46,15 +46,15 @@ def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_dele
 def test_what_is_ours_or_was_handed_over_is_taken() -> None:
     volume = found("PersistentVolumeClaim", "data-demo-0", UID)
     seen = Observed(stateful_set=found("StatefulSet", "demo", UID), places=(Place(0, "demo-0", volume=volume),))
-    assert provision.refuse_foreign_data(wished(), seen, NOW) == PASS
-    assert provision.refuse_foreign_data(wished(), Observed(), NOW) == PASS
+    assert provisioning.refuse_foreign_data(wished(), seen, NOW) == PASS
+    assert provisioning.refuse_foreign_data(wished(), Observed(), NOW) == PASS
 
 
 # Configuration.
 
 
 def kept(resource: RedisCluster, seen: Observed) -> Obj:
-    (action,) = provision.keep_config(SETTINGS, resource, seen, NOW).actions
+    (action,) = provisioning.keep_config(SETTINGS, resource, seen, NOW).actions
     assert isinstance(action, Apply)
     return action.obj
 
@@ -62,18 +62,18 @@ def kept(resource: RedisCluster, seen: Observed) -> Obj:
 def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
     resource = wished(**TEMPLATED)
     missing = ConfigTemplate(problem=Problem("ConfigMapMissing", "There is no ConfigMap mine."))
-    step = provision.require_config(resource, Observed(config=missing), NOW)
+    step = provisioning.require_config(resource, Observed(config=missing), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is nothing to go on with"
     first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
     assert first["data"][TEMPLATE_KEY] == "hz 42\n"
     seen = Observed(config=missing, config_map=first)
-    step = provision.require_config(resource, seen, NOW)
+    step = provisioning.require_config(resource, seen, NOW)
     assert (step.progress, step.message) == (
         Progress.UNDERWAY,
         "There is no ConfigMap mine. Nodes keep what it last was.",
     )
     assert kept(resource, seen) == first
-    assert provision.config_digest(resource, seen) == provision.config_digest(
+    assert provisioning.config_digest(resource, seen) == provisioning.config_digest(
         resource, Observed(config=ConfigTemplate("hz 42\n"), config_map=first)
     )
 
@@ -82,7 +82,7 @@ def test_a_template_that_does_not_serve_is_told_and_not_taken_over() -> None:
     resource = wished(**TEMPLATED)
     first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
     seen = Observed(config=ConfigTemplate('hz "43\n'), config_map=first)
-    assert provision.require_config(resource, seen, NOW).reason == "ConfigMapInvalid"
+    assert provisioning.require_config(resource, seen, NOW).reason == "ConfigMapInvalid"
     assert "hz 42\n" in kept(resource, seen)["data"][CONFIG_KEY]
 
 
@@ -92,8 +92,8 @@ def test_how_often_something_was_taken_away_stays_written_down() -> None:
     after = kept(wished(), Observed(config_map=before))
     assert after["metadata"]["annotations"][WITHDRAWN] == "1"
     assert kept(wished(), Observed(config_map=after)) == after
-    digest = provision.config_digest(wished(), Observed(config_map=before))
-    assert provision.config_digest(wished(), Observed(config_map=after)) == digest, "one roll, and not two"
+    digest = provisioning.config_digest(wished(), Observed(config_map=before))
+    assert provisioning.config_digest(wished(), Observed(config_map=after)) == digest, "one roll, and not two"
 
 
 def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observed:
@@ -108,25 +108,25 @@ def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observ
 
 def test_what_servers_refuse_never_comes_into_the_file_from_which_others_start() -> None:
     before, wrong = begun(), begun(config={"maxmemory-policy": "nonsense"})
-    seen = running(before, provision.configured(before, Observed()))
+    seen = running(before, provisioning.configured(before, Observed()))
     assert kept(wrong, seen) == seen.config_map
-    assert provision.config_mark(wrong, seen) == provision.config_mark(before, seen)
-    told = replace(seen, places=running(before, provision.configured(wrong, Observed())).places)
+    assert provisioning.config_mark(wrong, seen) == provisioning.config_mark(before, seen)
+    told = replace(seen, places=running(before, provisioning.configured(wrong, Observed())).places)
     assert "maxmemory-policy nonsense" in kept(wrong, told)["data"][CONFIG_KEY]
-    assert provision.config_mark(wrong, told) == provision.configured(wrong, Observed())
+    assert provisioning.config_mark(wrong, told) == provisioning.configured(wrong, Observed())
 
 
 def test_while_settings_have_yet_to_be_taken_nobody_is_rolled_for_what_came_with_them() -> None:
     before, after = begun(), begun(config={"hz": "20", "tcp-backlog": "100"})
-    seen = running(before, provision.configured(before, Observed()))
-    assert provision.config_digest(after, seen) == provision.config_digest(before, seen)
-    told = replace(seen, places=running(before, provision.configured(after, Observed())).places)
-    assert provision.config_digest(after, told) != provision.config_digest(before, seen)
+    seen = running(before, provisioning.configured(before, Observed()))
+    assert provisioning.config_digest(after, seen) == provisioning.config_digest(before, seen)
+    told = replace(seen, places=running(before, provisioning.configured(after, Observed())).places)
+    assert provisioning.config_digest(after, told) != provisioning.config_digest(before, seen)
 
 
 def test_where_no_server_could_be_told_the_file_is_what_they_start_from() -> None:
     before, after = begun(), begun(config={"hz": "20"}, version="8.2.0")
-    seen = running(before, provision.configured(before, Observed()))
+    seen = running(before, provisioning.configured(before, Observed()))
     assert "hz 20" in kept(after, seen)["data"][CONFIG_KEY], "they are of another series, which may not know it"
     silent = replace(seen, places=tuple(replace(place, said=None) for place in seen.places))
     assert "hz 20" in kept(begun(config={"hz": "20"}), silent)["data"][CONFIG_KEY]
@@ -137,18 +137,18 @@ def test_where_no_server_could_be_told_the_file_is_what_they_start_from() -> Non
 
 def test_what_nodes_mount_is_there_before_they_are() -> None:
     lab = Lab()
-    step = provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "PreparingUsers")
     (write,) = step.actions
     assert isinstance(write, WriteSecret)
     assert write.token, "the exporter's password is made as it is written"
     lab.do(write)
-    assert provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "its password is nobody's yet"
+    assert provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "its password is nobody's yet"
     lab.give("one")
-    (write,) = provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    (write,) = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
     assert isinstance(write, WriteSecret)
     lab.do(write)
-    assert provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS
+    assert provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS
 
 
 def test_the_exporters_password_stays_whatever_else_becomes_of_the_secret() -> None:
@@ -164,7 +164,7 @@ def test_the_exporters_password_stays_whatever_else_becomes_of_the_secret() -> N
         "app.kubernetes.io/instance": "demo",
         "app.kubernetes.io/managed-by": SETTINGS.operator,
     }
-    (write,) = provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    (write,) = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
     assert isinstance(write, WriteSecret)
     lab.do(write)
     passwords = lab.judged().passwords
@@ -176,7 +176,7 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
     lab = Lab()
     lab.give("one")
     lab.put("demo-users", {"mine": "x"})
-    step = provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason, step.actions) == (Progress.STALLED, "NotOurs", ())
 
 
@@ -184,7 +184,7 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
     lab, told = Lab(resource=wished(tls={"mode": "self"})), []
     lab.found = dict.fromkeys(lab.found)
     for _ in range(10):
-        step = provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+        step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
         if not step.actions:
             break
         told.append(step.message)
@@ -204,27 +204,27 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
 def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager", "issuer": {"name": "ours"}}))
     for _ in range(2):
-        for action in provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
+        for action in provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
             if isinstance(action, WriteSecret):
                 lab.do(action)
-    step = provision.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert step.progress is Progress.DONE
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 2
 
 
 def test_without_what_nodes_start_with_nothing_begins_and_what_runs_goes_on() -> None:
     lab = Lab()
-    step = provision.require_secrets(lab.resource, lab.seen(), NOW)
+    step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "SecretMissing")
     lab = Lab(resource=wished(tls={"mode": "secret", "secretName": OWN}))
     lab.put(OWN, certificate("a", "old"))
     lab.begin()
-    assert provision.require_secrets(lab.resource, lab.seen(), NOW) == PASS
+    assert provisioning.require_secrets(lab.resource, lab.seen(), NOW) == PASS
     lab.found[OWN] = None
-    step = provision.require_secrets(lab.resource, lab.seen(), NOW)
+    step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
     assert (step.progress, step.warning) == (Progress.UNDERWAY, True)
     lab.found["demo-nodes-tls"] = None
-    assert provision.require_secrets(lab.resource, lab.seen(), NOW).progress is Progress.WAITING
+    assert provisioning.require_secrets(lab.resource, lab.seen(), NOW).progress is Progress.WAITING
 
 
 # Budget.
@@ -245,16 +245,16 @@ def budget(spec: Obj, **labels: str) -> Obj:
 
 def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}))
-    (action,) = provision.keep_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.keep_disruption_budget(SETTINGS, wished(), seen, NOW).actions
     assert isinstance(action, Delete)
     seen = Observed(disruption_budget=budget({"maxUnavailable": 2}))
-    (action,) = provision.keep_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.keep_disruption_budget(SETTINGS, wished(), seen, NOW).actions
     assert isinstance(action, Apply)
 
 
 def test_somebody_elses_budget_is_left_alone() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}, **{"app.kubernetes.io/managed-by": "them"}))
-    step = provision.keep_disruption_budget(SETTINGS, wished(), seen, NOW)
+    step = provisioning.keep_disruption_budget(SETTINGS, wished(), seen, NOW)
     assert (step.reason, step.actions) == ("NotOurs", ())
 
 
@@ -280,19 +280,19 @@ def begun(**spec: Any) -> RedisCluster:
 
 def test_volumes_grow_and_then_the_stateful_set_is_made_anew_around_its_pods() -> None:
     resource = begun(storage={"size": "2Gi"})
-    (action,) = provision.grow_volumes(resource, volumes("1Gi", "1Gi"), NOW).actions
+    (action,) = provisioning.grow_volumes(resource, volumes("1Gi", "1Gi"), NOW).actions
     assert isinstance(action, Patch)
     assert action.change["spec"] == {"resources": {"requests": {"storage": "2Gi"}}}
-    (action,) = provision.grow_volumes(resource, volumes("2Gi", "1Gi"), NOW).actions
+    (action,) = provisioning.grow_volumes(resource, volumes("2Gi", "1Gi"), NOW).actions
     assert isinstance(action, Delete)
     assert action.orphan
-    assert provision.grow_volumes(resource, volumes("2Gi", "2Gi"), NOW) == PASS
+    assert provisioning.grow_volumes(resource, volumes("2Gi", "2Gi"), NOW) == PASS
 
 
 def test_the_stateful_set_stays_while_the_cluster_is_formed_and_where_there_are_no_volumes() -> None:
-    assert provision.grow_volumes(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"), NOW).actions == ()
-    assert provision.grow_volumes(begun(), volumes("1Gi", "1Gi"), NOW) == PASS
-    assert provision.grow_volumes(begun(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None), NOW) == PASS
+    assert provisioning.grow_volumes(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"), NOW).actions == ()
+    assert provisioning.grow_volumes(begun(), volumes("1Gi", "1Gi"), NOW) == PASS
+    assert provisioning.grow_volumes(begun(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None), NOW) == PASS
 
 
 def test_passwords_and_certificates_are_ready_for_a_cluster_of_which_everything_is_asked() -> None:

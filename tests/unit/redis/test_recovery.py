@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operators.redis.slots import Slots
+from operators.redis.topology.slots import Slots
 from shared.kubernetes.client import Obj
 from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.test_healing import lost

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis import resources
+from operators.redis.objects import resources
+from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import Place
-from operators.redis.resources import CLIENTS, CLUSTER_UID, SERVES
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from tests.unit.redis.rotation import wished

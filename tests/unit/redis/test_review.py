@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.api import ADMISSION, API, RedisCluster
+from operators.redis.api.resource import ADMISSION, API, RedisCluster
 from shared.kubernetes.client import Obj
 from tests.redis_cases import NFS, SEED
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from operators.redis.slots import Slots
+from operators.redis.topology.slots import Slots
 from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
 

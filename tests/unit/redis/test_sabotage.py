@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from operators.redis import calls, healing, plan, recovery, rolling, scaling
-from operators.redis.api import RedisCluster
-from operators.redis.database import Connect
-from operators.redis.look import look
-from operators.redis.migration import legacy
+from operators.redis import plan
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client import commands
+from operators.redis.client.node_inspection import look
+from operators.redis.client.server import Connect
+from operators.redis.migration import key_by_key
 from operators.redis.observe import Observed, Place
 from operators.redis.plan import Planner
+from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
 from shared.kubernetes.client import POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.faults.disturbance import DISTURBANCES
@@ -42,7 +44,7 @@ BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 def forgets_whoever_is_silent(patch: pytest.MonkeyPatch) -> None:
     """Takes silence for loss, as operators do that forget failed nodes."""
-    patch.setattr(healing, "_forgettable", lambda _, seen, known: not known.answers)
+    patch.setattr(membership_repair, "_forgettable", lambda _, seen, known: not known.answers)
 
 
 def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
@@ -59,14 +61,14 @@ def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
     """Restarts a master without a failover."""
 
     def restart(_resource: RedisCluster, _seen: Observed, goal: str, place: Place) -> Step:
-        return Step.wait(rolling.UPGRADING, goal, rolling._restart(place))
+        return Step.wait(rolling_update.UPGRADING, goal, rolling_update._restart(place))
 
-    patch.setattr(rolling, "_after_failover", restart)
+    patch.setattr(rolling_update, "_after_failover", restart)
 
 
 def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
     """Gives lost slots to others as soon as they are lost."""
-    patch.setattr(recovery, "_in_force", lambda *_: True)
+    patch.setattr(data_loss_recovery, "_in_force", lambda *_: True)
 
 
 def begins_whenever_all_are_empty(patch: pytest.MonkeyPatch) -> None:
@@ -80,20 +82,20 @@ def _all_empty_is_new(resource: RedisCluster) -> bool:
 
 def hands_slots_over_with_their_keys(patch: pytest.MonkeyPatch) -> None:
     """Says NODE whatever MIGRATE came to."""
-    empty = legacy.Path._empty
+    empty = key_by_key.Path._empty
 
-    async def hasty(self: legacy.Path, keys: dict[int, list[bytes]]) -> list[int]:
+    async def hasty(self: key_by_key.Path, keys: dict[int, list[bytes]]) -> list[int]:
         await empty(self, {slot: some for slot, some in keys.items() if not some})
         return list(keys)
 
-    patch.setattr(legacy.Path, "_empty", hasty)
+    patch.setattr(key_by_key.Path, "_empty", hasty)
 
 
 def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
     """Brings nodes together by the addresses that they know, too, whoever lives there by now."""
-    carry_out = calls.Meet.carry_out
+    carry_out = commands.Meet.carry_out
 
-    async def blindly(self: calls.Meet, connect: Connect, /) -> None:
+    async def blindly(self: commands.Meet, connect: Connect, /) -> None:
         await carry_out(self, connect)
         for endpoint in self.via:
             server = connect(endpoint, self.access)
@@ -101,7 +103,7 @@ def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
                 if not known.is_me:
                     await server.ask("CLUSTER", "MEET", known.address, known.port)
 
-    patch.setattr(calls.Meet, "carry_out", blindly)
+    patch.setattr(commands.Meet, "carry_out", blindly)
 
 
 def empties_disks(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operators.redis.slots import Slots
+from operators.redis.topology.slots import Slots
 from shared.kubernetes.client import Obj
 from shared.runtime.plan import Plan, Progress
 from tests.unit.redis.world import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.redis.secrets import Secrets, judge, names, read
+from operators.redis.security.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import SECRET, Kube, Obj
 from shared.kubernetes.secrets import encoded
 from shared.testing.api_server.kinds import NAMESPACE

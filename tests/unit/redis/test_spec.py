@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.directives import FORM, OURS
-from operators.redis.memory import parse_memory
-from operators.redis.moves import Strategy
-from operators.redis.pods import mended
-from operators.redis.spec import DEFAULT_EXPORTER, RedisClusterSpec
+from operators.redis.api.memory import parse_memory
+from operators.redis.api.pod_template import mended
+from operators.redis.api.reserved_directives import FORM, OURS
+from operators.redis.api.spec import DEFAULT_EXPORTER, RedisClusterSpec
+from operators.redis.topology.slot_planner import Strategy
 from shared.api.spec import InvalidSpec
 from tests.redis_cases import SEED, SEED_POD
 

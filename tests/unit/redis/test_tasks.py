@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from operators.redis import migration
-from operators.redis.database import Access, Command, Endpoint, Refused, Server, SlotStuck, TargetFull
-from operators.redis.migration import jobs
-from operators.redis.moves import Move
-from operators.redis.slots import Slots
+from operators.redis.client.server import Access, Command, Endpoint, Refused, Server, SlotStuck, TargetFull
+from operators.redis.migration import server_side
+from operators.redis.topology.slot_planner import Move
+from operators.redis.topology.slots import Slots
 
 ONE, TWO, THREE, FOUR = (letter * 40 for letter in "abcd")
 
@@ -132,7 +132,7 @@ class _Node:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "LOOK", 0.0)
+    monkeypatch.setattr(server_side, "LOOK", 0.0)
 
 
 def three() -> Fake:

@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 
-from operators.redis import provision, resources, template
+from operators.redis.objects import pod as template
+from operators.redis.objects import resources
+from operators.redis.objects.pod import TEMPLATE
+from operators.redis.objects.resources import CERTIFICATE_MARK, CONFIG_MARK, SERVES, USERS_MARK
 from operators.redis.observe import Observed
-from operators.redis.resources import CERTIFICATE_MARK, CONFIG_MARK, SERVES, USERS_MARK
-from operators.redis.secrets import Secrets
-from operators.redis.template import TEMPLATE
-from operators.redis.users import Passwords
+from operators.redis.security.secrets import Secrets
+from operators.redis.security.users import Passwords
+from operators.redis.steps import provisioning
 from shared.kubernetes.client import Obj
 from tests.unit.redis.rotation import GIVEN, Lab, wished
 
 
 def pod(secrets: Secrets | None = None, **spec: Any) -> Obj:
     resource = wished(**spec)
-    own, digest = resources.owner(resource, "op"), provision.config_digest(resource, Observed())
+    own, digest = resources.owner(resource, "op"), provisioning.config_digest(resource, Observed())
     return template.pod(resource, own, resource.image_reference("redis"), secrets or Secrets(), digest)
 
 

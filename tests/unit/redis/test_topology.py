@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from operators.redis.answers import Said, parse_nodes
-from operators.redis.slots import Slots
-from operators.redis.topology import OpenSlot, View
+from operators.redis.client.responses import Said, parse_nodes
+from operators.redis.topology.cluster_view import OpenSlot, View
+from operators.redis.topology.slots import Slots
 from tests.unit.redis.tables import (
     M0,
     M1,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.config import USERS_KEY
-from operators.redis.users import Former, Passwords
+from operators.redis.objects.redis_conf import USERS_KEY
+from operators.redis.security.users import Former, Passwords
 from shared.kubernetes.secrets import encoded
 from tests.unit.redis.world import NOW
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.versions import (
+from operators.redis.api.engine_versions import (
     LEAST,
     TOO_OLD,
     Engine,

@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from operators.redis import resources
-from operators.redis.answers import Node, Said
-from operators.redis.api import RedisCluster
+from operators.redis.api.resource import RedisCluster
+from operators.redis.api.status import RecordedNode
+from operators.redis.client.responses import Node, Said
+from operators.redis.objects import resources
+from operators.redis.objects.pod import TEMPLATE
+from operators.redis.objects.resources import CONFIG_MARK, USERS_MARK
 from operators.redis.observe import Observed, Place
 from operators.redis.plan import Planner
-from operators.redis.provision import configured
-from operators.redis.reported import RecordedNode
-from operators.redis.resources import CONFIG_MARK, USERS_MARK
-from operators.redis.secrets import Secrets, judge
+from operators.redis.security.secrets import Secrets, judge
+from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
-from operators.redis.slots import SLOTS, Slots
-from operators.redis.template import TEMPLATE
-from operators.redis.users import Passwords
+from operators.redis.steps.provisioning import configured
+from operators.redis.topology.slots import SLOTS, Slots
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded

@@ -13,7 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 import operators.etcd.states
 import operators.memcached.states
-import operators.redis.states
+import operators.redis.resource_metrics
 from operators.etcd import __main__ as etcd
 from operators.memcached import __main__ as memcached
 from operators.redis import __main__ as redis
@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 OWN = {
     memcached.OPERATOR.name: operators.memcached.states.STATES,
     etcd.OPERATOR.name: operators.etcd.states.STATES,
-    redis.OPERATOR.name: operators.redis.states.STATES,
+    redis.OPERATOR.name: operators.redis.resource_metrics.STATES,
 }
 STATES: tuple[State, ...] = (*resource_metrics.STATES, *(state for own in OWN.values() for state in own))
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]

@@ -1,0 +1,1 @@
+"""The RedisCluster resource: spec, rules, warnings, status and engine versions."""

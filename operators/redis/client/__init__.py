@@ -1,0 +1,1 @@
+"""The client of one Redis or Valkey server: connection, responses and commands."""

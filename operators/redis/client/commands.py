@@ -1,0 +1,276 @@
+"""Steps on a running cluster: values that plans ask for, and how each is carried out.
+
+A call may be old when it is carried out, and it may have been carried out already: by us before a crash, or by a
+command whose answer never came. So each first makes sure who answers at an address, which may be another's by now; then
+it looks at what it rests on, and does nothing where what it wants is so. That makes each harmless to repeat, and to be
+cut off between any two of its commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from operators.redis import migration
+from operators.redis.client.command_base import NodeCall, RedisCall, each, known
+from operators.redis.client.responses import Said
+from operators.redis.client.server import Connect, Endpoint, Refused, Server
+from operators.redis.migration.slot_closing import close_slots
+from operators.redis.topology.slot_planner import Move
+from operators.redis.topology.slots import Slots
+from shared.runtime.plan import Call
+
+
+@dataclass(frozen=True, slots=True)
+class SetEpoch(NodeCall):
+    """Give a node that knows nobody yet an epoch of its own, so that its claims hold against older ones."""
+
+    epoch: int
+
+    async def tell(self, server: Server, said: Said, /) -> None:
+        if said.me.epoch == 0 and len(said.nodes) == 1:  # later, no server takes it
+            await server.ask("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
+
+    def __str__(self) -> str:
+        return f"give {self.at.name} epoch {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Meet(RedisCall):
+    """Tell nodes where another is.
+
+    Attributes:
+        at: where it is.
+        via: who is told.
+        id: who must answer there.
+    """
+
+    lasting: ClassVar[bool] = True  # nodes shake hands for a while
+
+    at: Endpoint
+    via: tuple[Endpoint, ...]
+    id: str
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        async with known(connect, self.access, self.at, self.id):
+            pass
+
+        async def tell(server: Server, said: Said) -> None:
+            found, where = said.node(self.id), (self.at.address, self.at.port)
+            if found is None or (found.address, found.port) != where or not found.linked:
+                await server.ask("CLUSTER", "MEET", *where)
+
+        await each(connect, self.access, self.via, tell)
+
+    def __str__(self) -> str:
+        return f"let {', '.join(endpoint.name for endpoint in self.via)} meet {self.at.name} at {self.at.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddSlots(NodeCall):
+    """Let a master own slots that nobody owns: empty ones.
+
+    Attributes:
+        outbid: whether somebody owned them before, of whom others may yet hear: the claim gets the highest epoch then.
+    """
+
+    slots: Slots
+    outbid: bool = False
+
+    async def tell(self, server: Server, said: Said, /) -> None:
+        owned = {node.id: node.slots & self.slots for node in said.nodes if not node.is_me}
+        if taken := next((node_id for node_id, slots in owned.items() if slots), None):
+            raise Refused(f"{self.at.name} says that {taken} owns slots {owned[taken]}: {self} must be judged anew.")
+        if said.me.master:
+            raise Refused(f"{self.at.name} replicates {said.me.master}: {self} must be judged anew.")
+        if lacking := self.slots - said.me.slots:
+            await server.ask("CLUSTER", "ADDSLOTS", *lacking)
+        if said.me.epoch == 0 or (self.outbid and said.me.epoch < said.epoch):
+            await server.ask("CLUSTER", "BUMPEPOCH")
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} own slots {self.slots}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate(NodeCall):
+    """Let a node replicate a master; what it holds itself it loses, so it must hold nothing of its own.
+
+    Attributes:
+        master: id of the master.
+    """
+
+    master: str
+
+    async def tell(self, server: Server, said: Said, /) -> None:
+        if said.me.master == self.master:
+            return
+        if said.me.slots:
+            raise Refused(f"{self.at.name} owns slots {said.me.slots}: it must not become a replica.")
+        if said.me.is_master and said.keys:
+            raise Refused(f"{self.at.name} holds {said.keys} keys of its own: it must not become a replica.")
+        await server.ask("CLUSTER", "REPLICATE", self.master)
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} replicate {self.master}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailOver(NodeCall):
+    """Let a replica take its master's place.
+
+    Attributes:
+        mode: empty where the master lives and helps, so that no write is lost; FORCE where it does not, and the other
+            masters vote; TAKEOVER where these are no majority either.
+    """
+
+    lasting: ClassVar[bool] = True  # to be asked again meanwhile would have it begin anew
+
+    mode: Literal["", "FORCE", "TAKEOVER"] = ""
+
+    async def tell(self, server: Server, said: Said, /) -> None:
+        if said.me.is_master:
+            return
+        if not self.mode and not said.link_up:
+            raise Refused(f"{self.at.name} does not follow its master at this time: {self} would lose writes.")
+        await server.ask("CLUSTER", "FAILOVER", *([self.mode] if self.mode else []))
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} take its master's place{f' ({self.mode})' if self.mode else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forget(RedisCall):
+    """Let nodes forget one that is gone; for a minute they do not hear of it from others either.
+
+    Attributes:
+        id: who is forgotten.
+        at: by whom: all within that minute, else who was not told brings it back.
+    """
+
+    id: str
+    at: tuple[Endpoint, ...]
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        async def tell(server: Server, said: Said) -> None:
+            if said.node(self.id) is not None:
+                await server.ask("CLUSTER", "FORGET", self.id)
+
+        await each(connect, self.access, self.at, tell)
+
+    def __str__(self) -> str:
+        return f"let {len(self.at)} nodes forget {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSlots(RedisCall):
+    """Move slots for a while; what is left is moved by the next.
+
+    Attributes:
+        nodes: where masters are asked, by id.
+        keys: of a slot, in one command; where servers move slots by themselves, they decide.
+        budget: seconds after which nothing more is begun.
+    """
+
+    moves: tuple[Move, ...]
+    nodes: Mapping[str, Endpoint]
+    keys: int = migration.KEYS
+    budget: float = migration.BUDGET
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        await migration.move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)
+
+    def __str__(self) -> str:
+        told = (f"{len(each.slots)} from {self._name(each.source)} to {self._name(each.target)}" for each in self.moves)
+        return f"move slots: {', '.join(told)}"
+
+    def _name(self, node_id: str) -> str:
+        endpoint = self.nodes.get(node_id)
+        return endpoint.name if endpoint else node_id
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSlots(RedisCall):
+    """Take slots off their way; who does not own them must have none of their keys.
+
+    Attributes:
+        source, target: ids of the ends.
+        nodes: where masters are asked, by id; an end that is not among them is left alone.
+    """
+
+    source: str
+    target: str
+    slots: Slots
+    nodes: Mapping[str, Endpoint]
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        await close_slots(connect, self.access, self.nodes, (self.source, self.target), self.slots)
+
+    def __str__(self) -> str:
+        return f"close slots {self.slots}"
+
+
+@dataclass(frozen=True, slots=True)
+class Configure(NodeCall):
+    """Change settings of a running server; those in its file are another matter.
+
+    Attributes:
+        settings: directives and their values, any of which may be a secret.
+    """
+
+    settings: Mapping[str, str] = field(repr=False)
+
+    async def tell(self, server: Server, _: Said, /) -> None:
+        for name, value in self.settings.items():
+            if (await server.ask("CONFIG", "GET", name))[1:] != [value]:
+                await server.ask("CONFIG", "SET", name, value)
+
+    def __str__(self) -> str:
+        return f"set {', '.join(self.settings)} of {self.at.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPasswords(NodeCall):
+    """Say which passwords of the user `default` are good; who is connected stays so.
+
+    Attributes:
+        digests: SHA-256 of each, in hexadecimal digits; none: nobody is asked for one.
+    """
+
+    digests: tuple[str, ...] = field(repr=False)
+
+    async def tell(self, server: Server, said: Said, /) -> None:
+        if said.takes == self.digests:
+            return
+        wanted = [f"#{digest}" for digest in self.digests] or ["nopass"]
+        await server.ask("ACL", "SETUSER", "default", "resetpass", *wanted)
+
+    def __str__(self) -> str:
+        return f"say which passwords are good at {self.at.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSoft(NodeCall):
+    """Let a node that holds nothing leave its cluster."""
+
+    async def tell(self, server: Server, said: Said, /) -> None:
+        if len(said.nodes) == 1 and said.me.is_master:
+            return
+        if said.me.slots or said.keys:
+            raise Refused(f"{self.at.name} holds {said.keys} keys and slots {said.me.slots}: it must not be reset.")
+        await server.ask("CLUSTER", "RESET", "SOFT")
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} leave its cluster"
+
+
+async def execute(connect: Connect, call: Call) -> None:
+    """Carry out a call.
+
+    Raises:
+        RedisError: as the call says.
+    """
+    if not isinstance(call, RedisCall):
+        raise TypeError(f"{call} is no call on redis")
+    await call.carry_out(connect)

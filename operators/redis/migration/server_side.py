@@ -1,0 +1,137 @@
+"""Slots that servers move by themselves, in jobs: begun one after the other, awaited, ended where they are not wanted.
+
+A job forks, sends a snapshot of its slots and then what was written meanwhile, stops writes for a moment, and hands all
+of them over at once: no slot is ever open, and one that fails leaves everything as it was. Jobs live in the servers:
+where the operator stops they go on, and it finds them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from operators.redis.client.node_inspection import look
+from operators.redis.client.server import SlotStuck
+from operators.redis.migration.memory_check import require_room
+from operators.redis.migration.participants import End
+from operators.redis.topology.slots import Slots
+
+SHARE = 256 * 2**20
+"""Bytes that a job is to move, as estimated: a failure costs no more than that, and its memory on both ends no more."""
+
+LOOK = 0.03
+"""Seconds between two looks at a job."""
+
+TRIES = 3
+"""How often a server may begin a job anew by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Slots on their way.
+
+    Attributes:
+        source, target: node ids.
+        state: in the server's words.
+        message: what went wrong, if something did.
+        ended: whether the server does no more for it.
+        retries: how often it was begun anew, where servers do that.
+    """
+
+    id: str
+    source: str
+    target: str
+    slots: Slots
+    state: str
+    message: str
+    ended: bool
+    retries: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether the slots are the target's now."""
+        return self.state in ("success", "completed")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Slots that are to go from one node to another."""
+
+    source: End
+    target: End
+    slots: Slots
+
+
+class Mover(Protocol):
+    """A server that moves slots when it is asked."""
+
+    async def jobs(self) -> Sequence[Job]:
+        """What it has to do and has done, the newest first."""
+
+    async def begin(self, way: Way) -> None:
+        """Begin one."""
+
+    async def cancel(self, job: Job, /) -> None:
+        """End one; harmless where it has ended."""
+
+
+async def move(mover: Mover, way: Way, ways: Sequence[Way], until: float) -> None:
+    """Move slots one way, until time is up; a job that runs then goes on by itself.
+
+    Args:
+        ways: all that are wanted: jobs that are of none of them are ended, and the mover's others awaited.
+        until: a moment of the loop's clock.
+
+    Raises:
+        SlotStuck: a job failed; the message says how.
+        RedisError: a server does not answer.
+    """
+    clock = asyncio.get_running_loop().time
+    ours: set[str] = set()  # what failed earlier does not count
+    while True:
+        jobs = await mover.jobs()
+        running = [job for job in jobs if not job.ended]
+        ours |= {job.id for job in running}
+        for job in running:
+            if not any(_belongs(job, each) for each in ways):
+                await mover.cancel(job)
+            elif job.retries >= TRIES:
+                await mover.cancel(job)
+                raise _stuck(job, ways)
+        for job in jobs:
+            if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in ways):
+                raise _stuck(job, ways)
+        if clock() >= until:
+            return
+        if not running:
+            if (share := await _next(way)) is None:
+                return
+            await require_room(way.source, way.target, len(share.slots))
+            before = {job.id for job in jobs}
+            await mover.begin(share)
+            ours |= {job.id for job in await mover.jobs() if job.id not in before}
+        await asyncio.sleep(LOOK)
+
+
+async def _next(way: Way) -> Way | None:
+    """What is to be moved next, of slots that their source still owns; None if nothing is."""
+    said = await look(way.source.server)
+    if not (left := way.slots & said.me.slots):
+        return None
+    a_slot = max(1, said.memory // len(said.me.slots))
+    return Way(way.source, way.target, left.first(max(1, SHARE // a_slot)))
+
+
+def _belongs(job: Job, way: Way) -> bool:
+    return (job.source, job.target) == (way.source.id, way.target.id) and not job.slots - way.slots
+
+
+def _stuck(job: Job, ways: Sequence[Way]) -> SlotStuck:
+    names = {end.id: end.name for way in ways for end in (way.source, way.target)}
+    return SlotStuck(
+        f"Slots {job.slots} do not go from {names.get(job.source, job.source)} to {names.get(job.target, job.target)} "
+        f"({job.state}): {job.message.strip().rstrip('.') or 'the server says no more'}. Their logs may tell more.",
+        "ERR",
+    )

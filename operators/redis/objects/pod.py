@@ -1,0 +1,223 @@
+"""The nodes' pod. Pure."""
+
+from __future__ import annotations
+
+from operators.redis.api.engine_versions import features
+from operators.redis.api.pod_template import HOST_DIRECTORY
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.server import BUS_PORT, PORT
+from operators.redis.objects import resources
+from operators.redis.objects.redis_conf import CONFIG, CONFIG_KEY, HOME, TLS, USERS, USERS_KEY
+from operators.redis.objects.resources import (
+    BUS,
+    CERTIFICATE_MARK,
+    CLIENT,
+    COMPONENT,
+    CONFIG_MARK,
+    CONTAINER,
+    DATA,
+    EXPORTER,
+    METRICS,
+    METRICS_PORT,
+    READ_ONCE,
+    SERVES,
+    USERS_MARK,
+)
+from operators.redis.security.secrets import Secrets
+from operators.redis.security.users import EXPORTER as EXPORTERS_USER
+from operators.redis.security.users import EXPORTERS
+from shared.api.podspec import SAFE, restricted
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import Owner
+from shared.kubernetes.pods import template_digest
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+
+USER = 65532
+"""The user and group that nodes run as: no user of a machine, and known to images that run as nobody."""
+
+TEMPLATE = "redis.middleware.hc.cn/template"
+"""Annotation of pods: the digest of the template that they were made from."""
+
+ENDING = 300
+"""Seconds in which a node, told to end, waits for its replicas and writes what it holds; it ends when it has."""
+
+STARTING = 900
+"""Seconds until a server must listen, which it does before it reads its data."""
+
+POD_IP, POD_NAME = "POD_IP", "POD_NAME"
+
+
+def pod(resource: RedisCluster, own: Owner, image: str, secrets: Secrets, config_digest: str) -> Obj:
+    """The template of the nodes' pods.
+
+    Args:
+        image: the engine's.
+        secrets: what the nodes' Secrets hold: pods are marked with what of it they were made with.
+        config_digest: of what servers read of redis.conf at their start alone.
+    """
+    settings, spec = resource.spec.pods, resource.spec
+    annotations = settings.annotations | {READ_ONCE: config_digest, USERS_MARK: secrets.users_mark}
+    if secrets.mounted is not None:
+        annotations[CERTIFICATE_MARK] = secrets.mounted.mark
+    containers = [_server(resource, image)]
+    if spec.exporter_image:
+        containers.append(_exporter(resource, spec.exporter_image))
+    made: Obj = {
+        "metadata": {"labels": settings.labels | own.labels(COMPONENT), "annotations": annotations},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": ENDING,
+            "securityContext": restricted(USER) | {"fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch"},
+            "containers": containers,
+            "volumes": _volumes(resource),
+            "topologySpreadConstraints": settings.spread(own.selector(COMPONENT)),
+            **settings.placement(),
+        },
+    }
+    if spec.template.init_image:
+        made["spec"]["initContainers"] = [_preparing(resource, spec.template.init_image)]
+    annotations[TEMPLATE] = digest(made)
+    return made
+
+
+def digest(template: Obj) -> str:
+    """Tells templates apart by what a running node would have to be restarted for.
+
+    That is everything but the label that says whom clients are sent to, and the marks of what running servers are told.
+    """
+    untold = (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK)
+    return template_digest(template, labels=(SERVES,), annotations=untold)
+
+
+def arguments(resource: RedisCluster) -> list[str]:
+    """The server's command line: its file, and what differs from pod to pod, which the kubelet fills in."""
+    found = [f"{CONFIG}/{CONFIG_KEY}", "--cluster-announce-ip", f"$({POD_IP})"]
+    if features(resource.engine).hostnames:
+        found += ["--cluster-announce-hostname", resources.host(resource, f"$({POD_NAME})")]
+    return found
+
+
+def _server(resource: RedisCluster, image: str) -> Obj:
+    listening: Obj = {"tcpSocket": {"port": CLIENT}}
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "command": [resource.engine.program],
+        "args": arguments(resource),
+        "env": _environment(resource),
+        "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
+        "resources": _amounts(resource),
+        # What a kubelet can ask without a program in the image is whether a server listens. Whether a node is in step
+        # the operator sees: only to those does it send clients, and only those may a drain count on (SERVES).
+        "startupProbe": {**listening, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTING},
+        "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
+        "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": SAFE,
+        "volumeMounts": _mounts(resource),
+    }
+
+
+def _port(name: str, number: int) -> Obj:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
+def _environment(resource: RedisCluster) -> list[Obj]:
+    fields = {POD_IP: "status.podIP", POD_NAME: "metadata.name"}
+    found: list[Obj] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": at}}} for name, at in fields.items()]
+    return found + resource.spec.pods.environment()
+
+
+def _amounts(resource: RedisCluster) -> Obj:
+    """A little CPU and memory is set aside, nothing is limited; what is given wins."""
+    limits, requests = resource.spec.pods.resources.limits, resource.spec.pods.resources.requests
+    little = {name: value for name, value in {"cpu": "100m", "memory": "128Mi"}.items() if name not in limits}
+    found: Obj = {"requests": little | requests, "limits": dict(limits)}
+    return {name: amounts for name, amounts in found.items() if amounts}
+
+
+def _preparing(resource: RedisCluster, image: str) -> Obj:
+    """What a person wants run before the server starts."""
+    return {
+        "name": "init",
+        "image": image,
+        "env": _environment(resource),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": SAFE,
+        "volumeMounts": [_data_mount(resource)],
+    }
+
+
+def _exporter(resource: RedisCluster, image: str) -> Obj:
+    """Serves metrics; without a probe, for a node is no less a node when nobody counts.
+
+    By variables rather than arguments, for images of it have names of their own for the program. It enters as a user
+    that may read metrics and nothing else; CONFIG, which would show what replicas enter with, it leaves alone.
+    """
+    secure = resource.spec.tls.mode != "none"
+    password: Obj = {"secretKeyRef": {"name": resources.users_secret(resource), "key": EXPORTERS}}
+    variables = {
+        "REDIS_ADDR": f"redis{'s' if secure else ''}://localhost:{PORT}",
+        "REDIS_USER": EXPORTERS_USER,
+        "REDIS_EXPORTER_WEB_LISTEN_ADDRESS": f":{METRICS_PORT}",
+        "REDIS_EXPORTER_CONFIG_COMMAND": "-",
+    }
+    if secure:
+        variables |= {
+            "REDIS_EXPORTER_TLS_CA_CERT_FILE": f"{TLS}/{AUTHORITY_KEY}",
+            "REDIS_EXPORTER_TLS_CLIENT_CERT_FILE": f"{TLS}/{CERTIFICATE_KEY}",
+            "REDIS_EXPORTER_TLS_CLIENT_KEY_FILE": f"{TLS}/{PRIVATE_KEY}",
+        }
+    made: Obj = {
+        "name": EXPORTER,
+        "image": image,
+        "env": [
+            *({"name": name, "value": value} for name, value in variables.items()),
+            {"name": "REDIS_PASSWORD", "valueFrom": password},
+        ],
+        "ports": [_port(METRICS, METRICS_PORT)],
+        "resources": {"limits": {"memory": "128Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
+        "securityContext": SAFE,
+    }
+    if secure:
+        made["volumeMounts"] = [{"name": "tls", "mountPath": TLS, "readOnly": True}]
+    return made
+
+
+def _mounts(resource: RedisCluster) -> list[Obj]:
+    places = {"config": CONFIG, "users": USERS} | ({"tls": TLS} if resource.spec.tls.mode != "none" else {})
+    return [
+        _data_mount(resource),
+        *({"name": name, "mountPath": place, "readOnly": True} for name, place in places.items()),
+    ]
+
+
+def _data_mount(resource: RedisCluster) -> Obj:
+    mount: Obj = {"name": DATA, "mountPath": HOME}
+    if resource.spec.template.volumes is not None:
+        # Of this very cluster: one of the same name that was before it has left what is not ours.
+        mount["subPathExpr"] = f"{resource.namespace}/{resource.name}-{resource.uid}/$({POD_NAME})"
+    return mount
+
+
+def _volumes(resource: RedisCluster) -> list[Obj]:
+    volumes: list[Obj] = []
+    given = resource.spec.template.volumes
+    if given is not None and given.type == "hostPath":
+        volumes.append({"name": DATA, "hostPath": {"path": HOST_DIRECTORY, "type": "Directory"}})
+    elif given is not None:
+        volumes.append({"name": DATA, "persistentVolumeClaim": {"claimName": given.persistent_volume_claim_name}})
+    elif resource.spec.storage is None:
+        volumes.append({"name": DATA, "emptyDir": {}})
+    config: Obj = {"name": resources.config_name(resource), "defaultMode": 0o444, "items": [_item(CONFIG_KEY)]}
+    users: Obj = {"secretName": resources.users_secret(resource), "defaultMode": 0o440, "items": [_item(USERS_KEY)]}
+    volumes += [{"name": "config", "configMap": config}, {"name": "users", "secret": users}]
+    if resource.spec.tls.mode != "none":
+        # All of it: the authorities stand there under a name that changes with them.
+        volumes.append({"name": "tls", "secret": {"secretName": resources.tls_secret(resource), "defaultMode": 0o440}})
+    return volumes
+
+
+def _item(key: str) -> Obj:
+    return {"key": key, "path": key}

@@ -1,0 +1,49 @@
+"""What a RedisCluster is in, as metrics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from operators.redis.api.status import recorded_nodes
+from operators.redis.topology.slots import SLOTS, Slots
+from shared.kubernetes.client import Obj
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
+
+MASTERS = State("platform_redis_masters", "Masters of a RedisCluster that own slots.")
+SLOT_COUNT = State(
+    "platform_redis_slots",
+    "Slots of a RedisCluster by whether a node that serves owns them: served, unserved; none before it is a cluster.",
+    ("state",),
+)
+SLOTS_LEFT = State(
+    "platform_redis_migration_slots_left",
+    "Slots of a RedisCluster that are still to move; 0 while none are on their way.",
+)
+RECOVERY_WAITING = State(
+    "platform_redis_recovery_waiting",
+    "1 while a RedisCluster lost a master with all of its replicas and a person must decide, else 0.",
+)
+
+STATES = (MASTERS, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
+"""Those that no other operator has."""
+
+
+def states(obj: Obj) -> Iterator[Sample]:
+    """Those that need to know the kind."""
+    spec, told = obj.get("spec") or {}, obj.get("status") or {}
+    yield DESIRED(spec.get("replicas"))
+    yield READY(told.get("readyReplicas") or 0)
+    yield PAUSED(bool(spec.get("pause")))
+    yield MASTERS(told.get("masters") or 0)
+    if told.get("formed"):
+        served = len(_served(told))
+        yield SLOT_COUNT(served, "served")
+        yield SLOT_COUNT(SLOTS - served, "unserved")
+    moving = told.get("migration")
+    yield SLOTS_LEFT(moving["slots"] - moving["moved"] if moving else 0)
+    yield RECOVERY_WAITING(bool(told.get("recovery")))
+
+
+def _served(told: Obj) -> Slots:
+    serving = {node.get("name") for node in told.get("conditions") or () if node.get("status") == "True"}
+    return Slots.union(node.slots for node in recorded_nodes(told) if node.name in serving)

@@ -1,0 +1,1 @@
+"""Users, Secrets and certificates."""

@@ -1,0 +1,159 @@
+"""What the Secrets of a RedisCluster hold, and whether its nodes can run with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.server import Access
+from operators.redis.objects import resources
+from operators.redis.security.certificates import Mounted
+from operators.redis.security.users import Passwords
+from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes.secrets import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    INVALID,
+    PREVIOUS_PASSWORD_KEY,
+    PRIVATE_KEY,
+    Problem,
+    Wrong,
+    content_of,
+    digest,
+    find,
+    key_of,
+    not_issued,
+    password_of,
+    texts,
+    wrong_with_hosts,
+    wrong_with_pair,
+)
+from shared.pki.certs import Pair
+from shared.pki.keyring import ends, joined
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What a cluster's Secrets hold.
+
+    Attributes:
+        problem: what is wrong with those that somebody else makes, if anything.
+        access: what lets the operator in; as far as it is known.
+        passwords: those that are good, as our Secret has them; None before it exists.
+        wanted: the password that is to be the good one; empty if nobody is to be asked; None if nobody knows.
+        named: another one that is to be good as long as the user's Secret names it; empty for none.
+        users_mark: tells users apart that nodes may have read, and nothing of them; empty before there are any.
+        original: certificate and authorities that nodes are to come to; None without TLS, or if they are of no use.
+        mounted: those that nodes mount; likewise.
+        expires: when each certificate ends, by its Secret's name.
+        found: the Secrets as they are, by name; None for one that does not exist.
+    """
+
+    problem: Problem | None = None
+    access: Access = field(default_factory=Access)
+    passwords: Passwords | None = None
+    wanted: str | None = field(default=None, repr=False)
+    named: str = field(default="", repr=False)
+    users_mark: str = ""
+    original: Mounted | None = None
+    mounted: Mounted | None = None
+    expires: Mapping[str, datetime] = field(default_factory=dict)
+    found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
+
+
+async def read(resource: RedisCluster, kube: Kube) -> Secrets:
+    """The Secrets as they are now, by name."""
+    return judge(resource, await find(kube, resource.namespace, names(resource)))
+
+
+def names(resource: RedisCluster) -> set[str]:
+    """Names of the Secrets that count."""
+    auth, mode = resource.spec.auth, resource.spec.tls.mode
+    found = {resources.users_secret(resource)} | ({auth.secret_name} if auth else set())
+    if mode != "none":
+        found |= {resources.server_secret(resource), resources.tls_secret(resource)}
+    if mode in ("self", "certManager"):
+        found.add(resources.client_secret(resource))
+    if mode == "self":
+        found.add(resources.authority_secret(resource))
+    return found
+
+
+def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
+    """What the Secrets hold, or what is wrong with them; pure, and without regard to the time.
+
+    Args:
+        found: the Secrets that count, by name; None for one that does not exist.
+    """
+    problem, wanted, named, original = None, None, "", None
+    try:
+        wanted = _password(resource, found)
+        original = _original(resource, found)
+    except Wrong as wrong:
+        problem = wrong.problem
+    if resource.spec.auth is not None:
+        named = content_of(found[resource.spec.auth.secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
+    users = found[resources.users_secret(resource)]
+    passwords = Passwords.of(users)
+    mark = digest([(key_of(users), passwords.text.encode())])[:16] if passwords else ""
+    mounted = None
+    if resource.spec.tls.mode != "none":
+        mounted = Mounted.of(found[resources.tls_secret(resource)])
+    access = _access(passwords, (wanted or "", named), mounted, original)
+    expires = _ends(resource, found)
+    return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
+
+
+def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:
+    """The password that is to be good; empty if nobody is to be asked for one."""
+    auth = resource.spec.auth
+    return password_of("spec.auth", auth.secret_name, found[auth.secret_name]) if auth else ""
+
+
+def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounted | None:
+    """The certificate that nodes are to show, which everybody whom it concerns takes."""
+    mode = resource.spec.tls.mode
+    if mode == "none":
+        return None
+    name = resources.server_secret(resource)
+    secret = found[name]
+    if mode == "self":
+        return Mounted.of(secret)
+    if secret is None and mode == "certManager":
+        raise not_issued(name)
+    certificate, key, authority = texts("spec.tls", name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
+    node = resources.host(resource, resources.node_name(resource, 0))
+    service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
+    if wrong := _wrong(Pair(certificate, key), authority, (node, service)):
+        raise Wrong(INVALID, f"spec.tls: Secret {name}: {wrong}")
+    return Mounted.of(secret)
+
+
+@lru_cache(maxsize=1024)  # a handshake takes a millisecond, and the same few are looked at again and again
+def _wrong(pair: Pair, authority: str, hosts: tuple[str, ...]) -> str:
+    wrong = wrong_with_pair(pair, authority, whenever=True)  # nodes are each other's clients
+    return wrong or wrong_with_hosts(pair, authority, hosts, whenever=True)
+
+
+def _access(
+    passwords: Passwords | None, others: tuple[str, ...], mounted: Mounted | None, original: Mounted | None
+) -> Access:
+    """What lets the operator in: with the nodes' own certificate, which all of them take at any time."""
+    known = [] if passwords is None else list(passwords.good)
+    current, *former = dict.fromkeys([*known, *others]) or ("",)
+    if mounted is None:
+        return Access(password=current, former=tuple(each for each in former if each))
+    trusted = dict.fromkeys((*mounted.trusted, *(original.trusted if original else ())))
+    return Access(joined(trusted), mounted.pair, current, tuple(each for each in former if each))
+
+
+def _ends(resource: RedisCluster, found: Mapping[str, Obj | None]) -> dict[str, datetime]:
+    """When the certificates end, by their Secrets' names."""
+    mode = resource.spec.tls.mode
+    if mode == "none":
+        return {}
+    names = (resources.server_secret(resource), resources.client_secret(resource))
+    return ends(found, names, resources.authority_secret(resource) if mode == "self" else "")

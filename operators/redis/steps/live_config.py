@@ -1,0 +1,55 @@
+"""What changes without a restart: settings that nodes take while they run, and whom clients are sent to. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.commands import Configure
+from operators.redis.objects import redis_conf, resources
+from operators.redis.objects.resources import CLIENTS, CONFIG_MARK, SERVES
+from operators.redis.observe import Observed
+from operators.redis.steps.bootstrap import SOON
+from operators.redis.steps.provisioning import configured, template_text, understands
+from operators.redis.steps.rollout_markers import has_heard, noted, told
+from operators.redis.steps.scaling import staying
+from shared.kubernetes.client import POD, Obj
+from shared.runtime.plan import PASS, Action, Patch, Step
+
+
+def apply_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Settings that servers take while they run are told to each that has not heard of them."""
+    if not resource.formed:
+        return PASS
+    settings, mark = redis_conf.live(resource, template_text(resource, seen)), configured(resource, seen)
+    actions: list[Action] = []
+    names = []
+    for place in staying(resource, seen):
+        if not understands(resource, place) or has_heard(place, CONFIG_MARK, mark):
+            continue
+        names.append(place.name)
+        actions.append(Configure(seen.secrets.access, resources.endpoint(resource, place), place.id, settings))
+        actions.append(noted(place, CONFIG_MARK, told(place, mark)))
+    if not actions:
+        return PASS
+    return Step.wait("Configuring", f"{', '.join(names)} take settings without a restart.", *actions, requeue=SOON)
+
+
+def admit_clients(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Clients are sent to members that have what their role asks for, once there is a cluster; not to who is let go.
+
+    Whoever lags for a while stays among them: it sends clients on to the right node all the same.
+    """
+    if not resource.formed:
+        return PASS
+    actions: list[Action] = []
+    for place in seen.places:
+        if place.pod is None or place.pod_obj is None or place.said is None or place.leaving:
+            continue
+        node, labels = seen.view.nodes[place.id], place.pod_obj["metadata"].get("labels") or {}
+        stays, admitted = place.number < resource.spec.replicas, labels.get(SERVES) == CLIENTS
+        serves = node.id in seen.view.cluster and (bool(seen.view.slots_of(node.id)) or node.synced)
+        change: Obj = {"metadata": {"labels": {SERVES: CLIENTS if stays else None}}}
+        if (stays and serves and not admitted) or (not stays and admitted and not seen.view.slots_of(node.id)):
+            actions.append(Patch(POD, place.pod_obj, change))
+    return Step.do(*actions)

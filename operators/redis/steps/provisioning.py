@@ -1,0 +1,273 @@
+"""Steps that keep what nodes need around them: names, configuration, budget, Secrets, room on their volumes. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from operators.redis.api.engine_versions import Version
+from operators.redis.api.resource import RedisCluster
+from operators.redis.objects import redis_conf, resources
+from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
+from operators.redis.objects.resources import CERTIFICATE_MARK, CLUSTER_UID, COMPONENT, CONFIG_MARK, READ_ONCE
+from operators.redis.observe import Observed, Place
+from operators.redis.security import certificates
+from operators.redis.security.certificates import Mounted, following
+from operators.redis.security.users import EXPORTERS, Passwords
+from operators.redis.settings import Settings
+from operators.redis.steps.rolling_update import permitted
+from operators.redis.steps.rollout_markers import has_heard, heard_by_all
+from operators.redis.steps.scaling import staying
+from shared.kubernetes import ownership
+from shared.kubernetes.client import CONFIG_MAP, SECRET, SERVICE, Obj, annotation
+from shared.kubernetes.ownership import NotOurs, Owner, require_ours
+from shared.kubernetes.secrets import AGAIN, Problem, content_of, encoded
+from shared.pki import keyring
+from shared.pki.issuing import Issuing
+from shared.pki.keyring import fingerprint
+from shared.runtime.plan import PASS, Apply, Progress, Step, WriteSecret
+from shared.steps import provisioning
+
+REFUSAL = "redis.middleware.hc.cn/growth-refused"
+"""Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
+
+TEMPLATE_KEY = "template.conf"
+"""Key of our ConfigMap: the user's redis.conf as it was when it last served."""
+
+
+def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """What a RedisCluster of this name left behind is neither taken nor deleted, unless a person hands it over."""
+    found = [seen.stateful_set, *(place.volume for place in seen.places)]
+    theirs = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
+    if not theirs:
+        return PASS
+    what = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in theirs)
+    labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
+    whose = f"of another RedisCluster of this name (uid {uid})" if (uid := _uid(theirs[0])) else "of nobody knows whom"
+    return Step.stall(
+        "ForeignData",
+        f"{what}: {whose}, and what is in there is not this one's. To go on with it, hand it over: kubectl label "
+        f"statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To begin anew, delete it, and with it "
+        "the data; or rename this resource. Nothing was changed.",
+    )
+
+
+def _uid(obj: Obj) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
+
+
+def keep_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
+    """Each node has a name from its first second, and clients one address for those that take them."""
+    own = resources.owner(resource, settings.operator)
+    return Step.do(
+        Apply(SERVICE, resources.headless_service(resource, own)),
+        Apply(SERVICE, resources.client_service(resource, own)),
+    )
+
+
+def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """The PodDisruptionBudget is as the spec, or care for the data, asks."""
+    wanted, found = resources.disruption_budget(resource, resources.owner(resource, settings.operator)), None
+    if seen.disruption_budget is not None:
+        try:
+            require_ours(wanted, seen.disruption_budget, resource.uid)
+        except NotOurs as error:
+            return Step.stall("NotOurs", str(error))
+        found = seen.disruption_budget
+    return provisioning.keep_disruption_budget(wanted, found)
+
+
+# Configuration.
+
+
+def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """The redis.conf that the spec names is there and serves; once it was, the cluster goes on with that."""
+    problem = _config_problem(resource, seen)
+    if problem is None:
+        return PASS
+    if seen.config_map is None:
+        return provisioning.lacking(problem)
+    message = f"{problem.message} Nodes keep what it last was."
+    return Step.underway(problem.reason, message, warning=True, requeue=AGAIN)
+
+
+def _config_problem(resource: RedisCluster, seen: Observed) -> Problem | None:
+    return seen.config.problem or redis_conf.problem(resource, seen.config.text)
+
+
+def template_text(resource: RedisCluster, seen: Observed) -> str:
+    """The user's redis.conf: as it is, or as it was when it last served."""
+    if _config_problem(resource, seen) is None:
+        return seen.config.text
+    return str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
+
+
+def configured(resource: RedisCluster, seen: Observed) -> str:
+    """Tells settings apart that servers take while they run."""
+    settings = sorted(redis_conf.live(resource, template_text(resource, seen)).items())
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+
+
+def config_digest(resource: RedisCluster, seen: Observed) -> str:
+    """Tells apart what servers would have to be restarted for."""
+    return _configuration(resource, seen)[1][READ_ONCE]
+
+
+def config_mark(resource: RedisCluster, seen: Observed) -> str:
+    """Tells settings apart that servers to come will have read, and those that run were told."""
+    return _configuration(resource, seen)[1][CONFIG_MARK]
+
+
+def keep_config(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """The ConfigMap has what nodes read at their start; while a version is refused, as those that run understand it."""
+    content, annotations = _configuration(permitted(resource, seen), seen)
+    made = resources.config_map(resource, resources.owner(resource, settings.operator), content)
+    made["metadata"]["annotations"] = dict(annotations)
+    return Step.do(Apply(CONFIG_MAP, made))
+
+
+def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What the ConfigMap is to hold, and its annotations, which pods are made with.
+
+    A setting that servers take while they run comes there when they took it: one that they refuse would keep the next
+    that restarts from starting.
+    """
+    text, before = template_text(resource, seen), seen.config_map
+    mark = configured(resource, seen)
+    if before is not None and READ_ONCE in _annotations(before) and _is_refused_yet(resource, seen, mark):
+        return before["data"], {name: value for name, value in _annotations(before).items() if name in _OURS}
+    content = {CONFIG_KEY: redis_conf.render(resource, text)} | ({TEMPLATE_KEY: text} if text else {})
+    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before)}
+    times = redis_conf.withdrawn(resource, text, before)
+    return content, annotations | ({WITHDRAWN: str(times)} if times else {})
+
+
+def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
+    """Whether settings have yet to be taken by a server that could take them."""
+    if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
+        return False
+    asked = [place for place in staying(resource, seen) if understands(resource, place)]
+    return any(not has_heard(place, CONFIG_MARK, mark) for place in asked)
+
+
+def understands(resource: RedisCluster, place: Place) -> bool:
+    """Whether a server can be told what the spec says: it answers, and is of the series that the spec is for.
+
+    Others read it when their pods are made anew.
+    """
+    if place.said is None or place.leaving:
+        return False
+    told = Version.parse(place.said.version)
+    return (place.said.engine, told.series) == (resource.engine.name, resource.engine.version.series)
+
+
+_OURS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)
+
+
+def _annotations(obj: Obj) -> Mapping[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+# Secrets.
+
+
+def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """What nodes mount is there before they are; certificates are new before the old ones end."""
+    own = resources.owner(resource, settings.operator)
+    try:
+        if write := _first_users(resource, own, seen):
+            return Step.wait("PreparingUsers", "The users that nodes start with are made.", write)
+        issued = _issue(settings, resource, own, seen, now)
+        if issued.progress is not Progress.DONE:
+            return issued
+        why, write = _mount(resource, own, seen, now)
+    except NotOurs as error:
+        return Step.stall("NotOurs", str(error))
+    if write is not None:
+        return Step.wait("ReplacingCertificates", f"What nodes mount is written: {why}.", *issued.actions, write)
+    return issued
+
+
+def users_secret(resource: RedisCluster, own: Owner, passwords: Passwords, seen: Observed) -> WriteSecret:
+    """Our Secret with the users, to be written."""
+    name = resources.users_secret(resource)
+    return _write(own, name, seen, passwords.content())
+
+
+def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSecret | None:
+    """What the users' Secret lacks to be one; of a password that changes `access.keep_users` takes care."""
+    secrets, name = seen.secrets, resources.users_secret(resource)
+    held = content_of(secrets.found.get(name))
+    if not held.get(EXPORTERS):
+        return _write(own, name, seen, held, token=EXPORTERS)
+    if secrets.passwords is not None or secrets.wanted is None:
+        return None
+    return users_secret(resource, own, Passwords(secrets.wanted, exporter=held[EXPORTERS]), seen)
+
+
+def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
+    if resource.spec.tls.mode == "certManager":
+        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
+    if resource.spec.tls.mode != "self":
+        return PASS
+    life, mounted = timedelta(seconds=settings.certificate_lifetime), seen.secrets.mounted
+    informed = fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
+    authority, found = resources.authority_secret(resource), seen.secrets.found
+    return provisioning.keep_certificates(
+        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, informed, now, life)
+    )
+
+
+def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> tuple[str, WriteSecret | None]:
+    """What nodes are to mount, a step nearer to what they are to come to."""
+    held, original = seen.secrets.mounted, seen.secrets.original
+    heard = held is not None and _heard(held, seen)
+    why, wanted = following(held, original, heard=heard, now=now)
+    if wanted is None:
+        return "", None
+    return why, _write(own, resources.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
+
+
+def _heard(mounted: Mounted, seen: Observed) -> bool:
+    return heard_by_all(seen, CERTIFICATE_MARK, mounted.mark)
+
+
+def _write(
+    own: Owner, name: str, seen: Observed, content: Mapping[str, str], *, token: str = "", kind: str = "Opaque"
+) -> WriteSecret:
+    found = seen.secrets.found.get(name)
+    made = own.object(SECRET, name, component=COMPONENT, data=encoded(content)) | {"type": kind}
+    if found is not None:
+        require_ours(made, found, own.uid)
+    return WriteSecret(made, found, token=token)
+
+
+def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """What nodes cannot start without is there; once it was, the cluster goes on with that."""
+    secrets = seen.secrets
+    step = provisioning.require_secrets(secrets.problem, secrets.expires, now)
+    if step.progress is Progress.DONE:
+        return step
+    if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
+        return step
+    message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
+    return Step.underway(step.reason, message, warning=True, requeue=AGAIN)
+
+
+# Room.
+
+
+def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Volumes are as large as the spec asks; they never get smaller."""
+    if resource.spec.storage is None or seen.stateful_set is None:
+        return PASS
+    return provisioning.grow_volumes(
+        [place.volume for place in seen.places if place.volume],
+        seen.stateful_set,
+        resource.spec.storage.size,
+        now,
+        refusal=REFUSAL,
+        remake=resource.formed,
+    )

@@ -1,0 +1,42 @@
+"""What running servers have heard of what their files say by now, as their pods' annotations tell. Pure.
+
+A server reads its files when it starts. What changes later it is told, and then the pod is marked with what it was
+told, and with how often the server had restarted: one that restarts reads its files again, and these may lag, for the
+kubelet brings a change to a pod only after a while. One whose pod was made with the mark needs not be told.
+"""
+
+from __future__ import annotations
+
+from operators.redis.objects.resources import CONTAINER
+from operators.redis.observe import Observed, Place
+from shared.kubernetes.client import POD, annotation
+from shared.kubernetes.pods import container_status
+from shared.runtime.plan import Patch
+
+
+def told(place: Place, mark: str) -> str:
+    """The annotation of a pod whose server has heard of it."""
+    restarts = container_status(place.pod_obj, CONTAINER).get("restartCount") or 0
+    return f"{mark}.{restarts}" if restarts else mark
+
+
+def has_heard(place: Place, name: str, mark: str) -> bool:
+    """Whether the server at a place has heard of what a mark stands for."""
+    return annotation(place.pod_obj, name) == told(place, mark)
+
+
+def running(seen: Observed) -> list[Place]:
+    """Whose server runs, whether it answers or not."""
+    return [place for place in seen.places if place.pod is not None and place.runs]
+
+
+def heard_by_all(seen: Observed, name: str, mark: str) -> bool:
+    """Whether every server that runs has heard of it, and those to come will read it."""
+    made = (seen.stateful_set or {"spec": {"template": {}}})["spec"]["template"]
+    return annotation(made, name) == mark and all(has_heard(place, name, mark) for place in running(seen))
+
+
+def noted(place: Place, name: str, value: str) -> Patch:
+    """Marks a pod. The kubelet, which notices, then brings what else changed for the pod, too."""
+    assert place.pod_obj is not None
+    return Patch(POD, place.pod_obj, {"metadata": {"annotations": {name: value}}})
