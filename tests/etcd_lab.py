@@ -7,8 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
-from operators.etcd.database import Access, Endpoint, EtcdError, Server
-from operators.etcd.gateway import connect
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.server import Access, Endpoint, EtcdError, Server
 
 ENDINGS = (
     "couldn't find local name",

@@ -8,9 +8,9 @@ import base64
 import dataclasses
 from collections.abc import Callable
 
-from operators.etcd import backup_api
 from operators.etcd.__main__ import clusters
-from operators.etcd.log import SNAPSHOT_EACH
+from operators.etcd.api import backup as backup_api
+from operators.etcd.membership.raft_log import SNAPSHOT_EACH
 from shared.cli.options import parse_options
 from shared.kubernetes.client import (
     DISRUPTION_BUDGET,

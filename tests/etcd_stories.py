@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from operators.etcd.database import Alarm, EtcdError, Member, Server
+from operators.etcd.client.server import Alarm, EtcdError, Member, Server
 
 Story = Callable[["Lab"], Awaitable[None]]
 

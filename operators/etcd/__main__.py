@@ -16,17 +16,18 @@ else:
     from functools import partial
 
     import operators
-    from operators.etcd import api, backup_api, gateway
+    from operators.etcd.api import backup, resource
     from operators.etcd.backup import observe as backup_observe
     from operators.etcd.backup import plan as backup_plan
     from operators.etcd.backup import pods as backup_pods
-    from operators.etcd.calls import execute
-    from operators.etcd.database import Connect
+    from operators.etcd.client import gateway
+    from operators.etcd.client.commands import execute
+    from operators.etcd.client.server import Connect
     from operators.etcd.observe import Observed
     from operators.etcd.observer import observer
     from operators.etcd.plan import Planner
+    from operators.etcd.resource_metrics import backup_states, cluster_states
     from operators.etcd.settings import Settings
-    from operators.etcd.states import backup_states, cluster_states
     from shared.cli.options import Options
     from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
     from shared.runtime import process
@@ -45,7 +46,7 @@ def settings_of(options: Options) -> Settings:
     )
 
 
-def clusters(options: Options, connect: Connect = gateway.connect) -> Controller[api.EtcdCluster, Observed]:
+def clusters(options: Options, connect: Connect = gateway.connect) -> Controller[resource.EtcdCluster, Observed]:
     """The rooms of an EtcdCluster, put together.
 
     Args:
@@ -53,9 +54,9 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
     """
     return Controller(
         operator=options.operator_name,
-        kind=api.API.kind,
-        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, backup_api.API.kind),
-        parse=api.EtcdCluster.parse,
+        kind=resource.API.kind,
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, backup.API.kind),
+        parse=resource.EtcdCluster.parse,
         observe=observer(connect),
         plan=Planner(settings_of(options)).plan,
         call=partial(execute, connect),
@@ -67,7 +68,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
 
 def backups(
     options: Options, connect: Connect = gateway.connect
-) -> Controller[backup_api.EtcdBackup, backup_observe.Observed]:
+) -> Controller[backup.EtcdBackup, backup_observe.Observed]:
     """The rooms of an EtcdBackup, put together.
 
     Args:
@@ -76,9 +77,9 @@ def backups(
     settings = settings_of(options)
     return Controller(
         operator=options.operator_name,
-        kind=backup_api.API.kind,
+        kind=backup.API.kind,
         owns=(POD,),
-        parse=backup_api.EtcdBackup.parse,
+        parse=backup.EtcdBackup.parse,
         observe=backup_observe.observer(settings, connect),
         plan=backup_plan.Planner(settings).plan,
         application=backup_pods.APPLICATION,
@@ -89,9 +90,9 @@ def backups(
 OPERATOR = process.Operator(
     name="etcd-operator",
     image_repository="etcd",
-    crds=(api.API, backup_api.API),
+    crds=(resource.API, backup.API),
     controllers=lambda options: (clusters(options), backups(options)),
-    admissions=(api.ADMISSION, backup_api.ADMISSION),
+    admissions=(resource.ADMISSION, backup.ADMISSION),
 )
 
 if __name__ == "__main__":

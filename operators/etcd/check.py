@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from operators.etcd.api import API
+from operators.etcd.api.resource import API
 from shared.cli import check
 from shared.cli.check import Check, Failed, NotYet
 from shared.kubernetes.client import Obj

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from operators.etcd import resources
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.view import BackupView
-from operators.etcd.database import CORRUPT, NOSPACE, Alarm, Endpoint, HashKV, Member, Progress, Status
-from operators.etcd.resources import CONTAINER
-from operators.etcd.secrets import Secrets
-from operators.etcd.start import REFUSED
+from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, HashKV, Member, Progress, Status
+from operators.etcd.membership.bootstrap import REFUSED
+from operators.etcd.objects import resources
+from operators.etcd.objects.resources import CONTAINER
+from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod, container_status
 

@@ -13,18 +13,18 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from operators.etcd import resources
-from operators.etcd.api import EtcdCluster
-from operators.etcd.auth import former
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import view
-from operators.etcd.corruption import suspected
-from operators.etcd.database import Connect, Denied, EtcdError, HashKV, Member, Members, Server, Status
-from operators.etcd.layout import begun
+from operators.etcd.client.server import Connect, Denied, EtcdError, HashKV, Member, Members, Server, Status
+from operators.etcd.membership.bootstrap import SEED
+from operators.etcd.membership.layout import begun
+from operators.etcd.objects import resources
+from operators.etcd.objects.resources import COMPONENT, DATA
 from operators.etcd.observe import Observed, Place, is_barren
-from operators.etcd.recovery import successor
-from operators.etcd.resources import COMPONENT, DATA
-from operators.etcd.secrets import read
-from operators.etcd.start import SEED
+from operators.etcd.security.secrets import read
+from operators.etcd.steps.corruption import suspected
+from operators.etcd.steps.credentials import former
+from operators.etcd.steps.quorum_recovery import successor
 from shared.kubernetes import ownership
 from shared.kubernetes.client import (
     DISRUPTION_BUDGET,

@@ -9,17 +9,12 @@ import dataclasses
 from datetime import datetime
 from functools import partial
 
-from operators.etcd import resources, status, template
-from operators.etcd.api import EtcdCluster, validate
-from operators.etcd.auth import keep_auth, require_entry
+from operators.etcd import status
+from operators.etcd.api.resource import EtcdCluster, validate
 from operators.etcd.backup.pods import recovery_pod
 from operators.etcd.backup.restore import restore_data
 from operators.etcd.backup.schedule import failing, schedule_backups
-from operators.etcd.corruption import replace_corrupt_member
-from operators.etcd.layout import layout, record_cluster, refuse_foreign_volumes
-from operators.etcd.log import unreadable
-from operators.etcd.maintenance import defragment, relieve_full_disk
-from operators.etcd.membership import (
+from operators.etcd.membership.changes import (
     SOON,
     admit_clients,
     close_begun,
@@ -30,8 +25,16 @@ from operators.etcd.membership import (
     replace_lost_member,
     shrink_by_one,
 )
+from operators.etcd.membership.layout import layout, record_cluster, refuse_foreign_volumes
+from operators.etcd.membership.raft_log import unreadable
+from operators.etcd.objects import pod as template
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
-from operators.etcd.provision import (
+from operators.etcd.settings import Settings
+from operators.etcd.steps.corruption import replace_corrupt_member
+from operators.etcd.steps.credentials import keep_auth, require_entry
+from operators.etcd.steps.maintenance import defragment, relieve_full_disk
+from operators.etcd.steps.provisioning import (
     grow_volumes,
     keep_disruption_budget,
     keep_secrets,
@@ -39,8 +42,8 @@ from operators.etcd.provision import (
     quota,
     require_secrets,
 )
-from operators.etcd.recovery import RECOVERING, executing, recover_quorum, replicas
-from operators.etcd.rolling import (
+from operators.etcd.steps.quorum_recovery import RECOVERING, executing, recover_quorum, replicas
+from operators.etcd.steps.rolling_update import (
     outdated,
     permitted,
     refuse_unsafe_upgrade,
@@ -49,7 +52,6 @@ from operators.etcd.rolling import (
     roll_outdated_pods,
     who_is_down,
 )
-from operators.etcd.settings import Settings
 from shared.kubernetes.client import STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline

@@ -10,15 +10,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from operators.etcd import log, maintenance, recovery, resources
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import Version
 from operators.etcd.backup.restore import restore_status
 from operators.etcd.backup.schedule import backup_status
-from operators.etcd.layout import recorded_disk
+from operators.etcd.membership import raft_log
+from operators.etcd.membership.layout import recorded_disk
+from operators.etcd.objects import resources
+from operators.etcd.objects.resources import COMPONENT
 from operators.etcd.observe import Observed, Place
-from operators.etcd.resources import COMPONENT
 from operators.etcd.settings import Settings
-from operators.etcd.versions import Version
+from operators.etcd.steps import maintenance, quorum_recovery
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import selector_text
 
@@ -35,7 +37,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datet
         "size": sum(1 for member in members if "id" in member),
         "readyMembers": sum(1 for member in members if member.get("healthy") and member.get("role") != "learner"),
         "clusterID": cluster_id,
-        "runsAs": log.runs_as(resource, seen, cluster_id),
+        "runsAs": raft_log.runs_as(resource, seen, cluster_id),
         "leader": seen.leader.name if seen.leader else None,
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
@@ -46,7 +48,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datet
             if place.ready
         ],
         "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),
-        "recovery": recovery.report(resource, seen),
+        "recovery": quorum_recovery.report(resource, seen),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
         "restore": restore_status(resource, seen),
         "backup": backup_status(resource, seen, now),
@@ -104,7 +106,7 @@ def _told(size: int | None, before: int | None) -> int | None:
 def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
     """The recorded one, for ever; or that of the cluster that a recovery made in its place."""
     known, found = resource.recorded_cluster_id, seen.cluster_id
-    if found and (not known or found == recovery.successor(resource)):
+    if found and (not known or found == quorum_recovery.successor(resource)):
         known = found
     return f"{known:016x}" if known else None
 

@@ -10,8 +10,8 @@ import pytest
 
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
-from operators.etcd import api as etcd
-from operators.etcd import backup_api as etcd_backup
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
 from operators.memcached import api as memcached
 from operators.redis.api import resource as redis
 from shared.cli.install import install_crds

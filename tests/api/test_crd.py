@@ -11,8 +11,8 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from operators.etcd import api as etcd
-from operators.etcd import backup_api as etcd_backup
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
 from operators.memcached import api as memcached
 from operators.redis.api import resource as redis
 from shared.api.crd import Resource

@@ -15,9 +15,9 @@ from typing import Any, cast
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from operators.etcd import membership
 from operators.etcd.__main__ import OPERATOR, clusters
-from operators.etcd.database import Access, Endpoint, Server
+from operators.etcd.client.server import Access, Endpoint, Server
+from operators.etcd.membership import changes
 from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime import process
 from shared.testing.harness.scenario import Scenario
@@ -104,7 +104,7 @@ learn = cache(LiveCourse.learn)
 def at_once() -> Iterator[None]:
     """No member of the fake has to be connected for a while before there is another."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(membership, "CONNECTED", 0.0)
+        patch.setattr(changes, "CONNECTED", 0.0)
         yield
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import resources
+from operators.etcd.objects import resources
 from shared.kubernetes.client import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Conflict, Obj
 from tests.api.golden import Golden, keeps_its_volumes
 from tests.api.world import World

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
-from operators.etcd import api as etcd
-from operators.etcd import backup_api as etcd_backup
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
 from operators.memcached.api import API
 from operators.redis.api import resource as redis
 from shared.kubernetes.client import (

@@ -19,9 +19,9 @@ from testcontainers.core.container import DockerContainer
 
 from e2e.cluster import binaries, images
 from e2e.cluster.network import free_ports
-from operators.etcd.database import Access, Endpoint, EtcdError, Server, Status
-from operators.etcd.gateway import connect
-from operators.etcd.wire import Wire
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.http import Wire
+from operators.etcd.client.server import Access, Endpoint, EtcdError, Server, Status
 from tests.containers.providing import provide
 
 NEWEST = "3.6.16"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from operators.etcd.calls import AddLearner, ChangePassword, DisableAuth, EnableAuth, execute
-from operators.etcd.database import Access, Denied, EtcdError, Refused, Unauthenticated, Unreachable
-from operators.etcd.gateway import connect
-from operators.etcd.wire import Wire
+from operators.etcd.client.commands import AddLearner, ChangePassword, DisableAuth, EnableAuth, execute
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.http import Wire
+from operators.etcd.client.server import Access, Denied, EtcdError, Refused, Unauthenticated, Unreachable
 from shared.pki.certs import Pair
 from tests.containers.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
 from tests.tls import Authority

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from operators.etcd import corruption, maintenance, recovery
-from operators.etcd.api import EtcdCluster
-from operators.etcd.calls import Compact, EtcdCall, Remove, execute
-from operators.etcd.corruption import INCONSISTENT, replace_corrupt_member
-from operators.etcd.database import CORRUPT, EtcdError, Member, NoSpace, Progress, Status, Unhealthy
-from operators.etcd.gateway import connect
-from operators.etcd.loss import loss
-from operators.etcd.maintenance import relieve_full_disk
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.server import CORRUPT, EtcdError, Member, NoSpace, Progress, Status, Unhealthy
 from operators.etcd.observe import Observed, Place
+from operators.etcd.steps import corruption, maintenance, quorum_recovery
+from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member
+from operators.etcd.steps.data_loss import loss
+from operators.etcd.steps.maintenance import relieve_full_disk
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Step
 from tests.containers.etcd_servers import NEWEST, OPEN, Etcd, Node, eventually, leader, program, put
@@ -259,7 +259,7 @@ async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_for
         (led.files / "data").rename(led.files / "before")
         (tmp_path / "data").rename(led.files / "data")
         led.start()
-        member_id, cluster_id = recovery.ids(led.peer_url, token)
+        member_id, cluster_id = quorum_recovery.ids(led.peer_url, token)
 
         async def leads() -> None:
             said = await led.status()

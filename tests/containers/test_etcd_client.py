@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from operators.etcd.database import NOSPACE, NoSpace
+from operators.etcd.client.server import NOSPACE, NoSpace
 from tests.containers.etcd_servers import Etcd, Node, eventually, leader, put
 
 KEYS = {f"key-{number}": f"value-{number}" for number in range(50)}

@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
-from operators.etcd.calls import AddLearner, Defragment, EtcdCall, MoveLeader, Promote, Remove, execute
-from operators.etcd.database import (
+from operators.etcd.client.commands import AddLearner, Defragment, EtcdCall, MoveLeader, Promote, Remove, execute
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.server import (
     NOSPACE,
     Alarm,
     EtcdError,
@@ -23,7 +24,6 @@ from operators.etcd.database import (
     Unhealthy,
     Unreachable,
 )
-from operators.etcd.gateway import connect
 from tests.containers.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
 
 

@@ -21,17 +21,19 @@ import pytest
 
 from e2e.cluster.binaries import ETCD
 from e2e.cluster.network import free_ports
-from operators.etcd import recovery, resources, start
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.snapshot_stores import VolumeStore
+from operators.etcd.api.versions import Version, features
 from operators.etcd.backup import bolt, pods, program
 from operators.etcd.backup.volume import read_piece
-from operators.etcd.database import EtcdError, Status
-from operators.etcd.flags import HOME
+from operators.etcd.client.http import Wire
+from operators.etcd.client.server import EtcdError, Status
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, New, Start
+from operators.etcd.objects import resources
+from operators.etcd.objects.command_line import HOME
 from operators.etcd.settings import Settings
-from operators.etcd.start import Closed, New, Start
-from operators.etcd.stores import VolumeStore
-from operators.etcd.versions import Version, features
-from operators.etcd.wire import Wire
+from operators.etcd.steps import quorum_recovery
 from shared.kubernetes.client import Obj
 from tests.containers import etcd_servers
 from tests.containers.etcd_servers import OPEN, Node, eventually
@@ -85,7 +87,7 @@ class Member:
         return {base64.b64decode(each["key"]).decode(): base64.b64decode(each.get("value", "")) for each in found}
 
     async def status(self) -> Status:
-        from operators.etcd.gateway import connect
+        from operators.etcd.client.gateway import connect
 
         server = connect(self.endpoint, OPEN)
         try:
@@ -106,10 +108,10 @@ def running(version: str, home: Path, how: Start) -> Iterator[Member]:
     """Etcd on a volume, begun as the operator lets it."""
     client, peer, metrics = free_ports(3)
     resource = cluster(version)
-    told, own = start.annotated(resource, how), resources.peer_url(resource, 0)
+    told, own = bootstrap.annotated(resource, how), resources.peer_url(resource, 0)
     here = f"http://127.0.0.1:{peer}"  # 3.4 looks up by which names it is reached, when it begins
     if isinstance(how, New):
-        told[start.INITIAL_CLUSTER], own = told[start.INITIAL_CLUSTER].replace(own, here), here
+        told[bootstrap.INITIAL_CLUSTER], own = told[bootstrap.INITIAL_CLUSTER].replace(own, here), here
     command = [
         str(etcd_servers.program(version, "etcd")),
         "--name=demo-0",
@@ -119,8 +121,8 @@ def running(version: str, home: Path, how: Start) -> Iterator[Member]:
         f"--listen-peer-urls={here}",
         f"--initial-advertise-peer-urls={own}",
         f"--listen-metrics-urls=http://127.0.0.1:{metrics}",
-        f"--initial-cluster-state={told[start.INITIAL_STATE]}",
-        f"--initial-cluster={told[start.INITIAL_CLUSTER]}",
+        f"--initial-cluster-state={told[bootstrap.INITIAL_STATE]}",
+        f"--initial-cluster={told[bootstrap.INITIAL_CLUSTER]}",
         f"--initial-cluster-token={resource.uid}",
         *features(resource.version).corruption_checks,
         "--logger=zap",
@@ -262,7 +264,7 @@ def test_a_cluster_begins_with_what_another_one_held(before: str, after: str, ho
         now = asyncio.run(member.status())
         assert asyncio.run(member.keys()) == keys
         assert now.revision >= sealed["revision"]
-        _, cluster_id = recovery.ids(resources.peer_url(resource, 0), resource.uid)
+        _, cluster_id = quorum_recovery.ids(resources.peer_url(resource, 0), resource.uid)
         assert now.cluster_id == cluster_id != status.cluster_id
         assert asyncio.run(member.put("key-1", b"later")) == now.revision + 1
         if bumped:  # who watched the former cluster from then on is told that it missed something
@@ -306,7 +308,9 @@ def test_a_survivor_goes_on_as_a_cluster_of_its_own_and_its_former_data_stays(
     with running(version, home, Closed()) as member:
         now = asyncio.run(member.status())
         assert asyncio.run(member.keys()) == keys
-        _, cluster_id = recovery.ids(resources.peer_url(resource, 0), recovery.cluster_token(resource, "t1"))
+        _, cluster_id = quorum_recovery.ids(
+            resources.peer_url(resource, 0), quorum_recovery.cluster_token(resource, "t1")
+        )
         assert now.cluster_id == cluster_id
         assert now.revision >= status.revision
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import database as etcd
+from operators.etcd.client import server as etcd
 from operators.memcached import database as memcached
 from operators.redis.client import connection
 from operators.redis.client import server as redis

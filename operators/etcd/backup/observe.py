@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from operators.etcd import api, resources, secrets
-from operators.etcd.api import EtcdCluster
-from operators.etcd.backup import places, pods
+from operators.etcd.api import resource
+from operators.etcd.api.backup import EtcdBackup
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.backup import locations, pods
 from operators.etcd.backup.outcome import Outcome, outcome
-from operators.etcd.backup_api import EtcdBackup
-from operators.etcd.database import CORRUPT, Connect, Endpoint, EtcdError, Status
+from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EtcdError, Status
+from operators.etcd.objects import resources
+from operators.etcd.security import secrets
 from operators.etcd.settings import Settings
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import POD, Kube, NotFound, Obj, annotation
@@ -91,7 +93,7 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     pod = cache.get(POD, *Key(backup.namespace, pods.snapshot_pod_name(backup.name)))
     if pod is not None and (controller_of(pod) or {}).get("uid") != backup.uid:
         return Observed(problem=_in_the_way(pod))
-    seen, store = Observed(pod), places.store_of(backup.spec.destination)
+    seen, store = Observed(pod), locations.store_of(backup.spec.destination)
     is_taken = seen.outcome is not None and seen.outcome.succeeded
     if backup.over or seen.alive or is_taken or store is None:
         return seen
@@ -99,7 +101,7 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     if isinstance(cluster, Problem):
         return Observed(pod, problem=cluster)
     known = await secrets.read(cluster, kube)
-    if problem := await places.problem(kube, backup.namespace, "spec.destination", store) or known.problem:
+    if problem := await locations.problem(kube, backup.namespace, "spec.destination", store) or known.problem:
         return Observed(pod, cluster, problem)
     return Observed(pod, cluster, None, await _sources(settings, connect, cluster, known, kube))
 
@@ -118,7 +120,7 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | Problem:
     """The cluster, which is never another namespace's."""
     name = backup.spec.cluster_name
     try:
-        return EtcdCluster.parse(await kube.get(api.API.kind, backup.namespace, name))
+        return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
     except NotFound:
         said = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
         return Problem("ClusterMissing", f"spec.clusterName: {said}")

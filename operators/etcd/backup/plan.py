@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.backup import places, pods
+from operators.etcd.api.backup import COMPLETE, FAILED, PENDING, RUNNING, SCHEDULED, EtcdBackup, validate
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.backup import locations, pods
 from operators.etcd.backup.observe import Observed, choose
 from operators.etcd.backup.outcome import Outcome, time
-from operators.etcd.backup_api import COMPLETE, FAILED, PENDING, RUNNING, SCHEDULED, EtcdBackup, validate
 from operators.etcd.settings import Settings
 from shared.kubernetes.client import POD, Obj
 from shared.kubernetes.pods import Pod
@@ -145,8 +145,8 @@ def _came_to(backup: EtcdBackup, seen: Observed, now: datetime) -> Outcome | Non
 
 
 def _complete(backup: EtcdBackup, seen: Observed, came_to: Outcome, now: datetime) -> Plan:
-    said, store = came_to.said, places.store_of(backup.spec.destination)
-    location = places.location(store, str(said["file"])) if store else ""
+    said, store = came_to.said, locations.store_of(backup.spec.destination)
+    location = locations.location(store, str(said["file"])) if store else ""
     size = int(said["size"])
     found = _status(backup, seen) | {
         "phase": COMPLETE,

@@ -9,19 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 
-from operators.etcd import recovery, resources
-from operators.etcd.api import EtcdCluster
-from operators.etcd.backup import places
+from operators.etcd.api.backup import API, EtcdBackup
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.snapshot_stores import S3, VolumeStore
+from operators.etcd.api.versions import features
+from operators.etcd.backup import locations
 from operators.etcd.backup.snapshot import file_name
 from operators.etcd.backup.view import restore_pod_name
-from operators.etcd.backup_api import API, EtcdBackup
-from operators.etcd.database import Status
-from operators.etcd.flags import HOME
-from operators.etcd.secrets import USER
+from operators.etcd.client.server import Status
+from operators.etcd.objects import resources
+from operators.etcd.objects.command_line import HOME
+from operators.etcd.objects.pod import USER as UID
+from operators.etcd.security.secrets import USER
 from operators.etcd.settings import Settings
-from operators.etcd.stores import S3, VolumeStore
-from operators.etcd.template import USER as UID
-from operators.etcd.versions import features
+from operators.etcd.steps import quorum_recovery
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
@@ -83,7 +84,7 @@ def snapshot_pod(
         told: what is said of it while it runs.
         keep: how many snapshots of the schedule are kept; None for a snapshot that no schedule asked for.
     """
-    store = places.store_of(backup.spec.destination)
+    store = locations.store_of(backup.spec.destination)
     assert store is not None, "the spec was reviewed"
     url = resources.client_url_of(cluster, member)
     file = file_name(cluster.name, cluster.uid, backup.name, backup.uid)
@@ -97,10 +98,10 @@ def snapshot_pod(
         f"--cluster-uid={cluster.uid}",
         f"--backup={backup.name}",
         f"--file={file}",
-        *places.arguments(store),
+        *locations.arguments(store),
         *([] if keep is None else ["--scheduled", f"--keep={keep}"]),
     ]
-    volumes, mounts = [places.volume(store)], [places.mount(store, writing=True)]
+    volumes, mounts = [locations.volume(store)], [locations.mount(store, writing=True)]
     if cluster.spec.tls.mode != "none":
         keys = (AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY)
         arguments += [
@@ -135,7 +136,7 @@ def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | 
     """Makes a snapshot the seed's data, before there is a seed; data that is there already stays as it is."""
     token = restore_token(resource, store, file)
     major, minor = resource.version.series
-    fetch = ["fetch", f"--home={HOME}", f"--file={file}", f"--newest={major}.{minor}", *places.arguments(store)]
+    fetch = ["fetch", f"--home={HOME}", f"--file={file}", f"--newest={major}.{minor}", *locations.arguments(store)]
     return _made_of(
         settings,
         resource,
@@ -144,8 +145,8 @@ def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | 
         number=0,
         token=token,
         cluster_token=resource.uid,
-        volume=places.volume(store),
-        mount=places.mount(store, writing=False),
+        volume=locations.volume(store),
+        mount=locations.mount(store, writing=False),
     )
 
 
@@ -157,11 +158,11 @@ def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: 
     return _made_of(
         settings,
         resource,
-        recovery.pod_name(resource),
+        quorum_recovery.pod_name(resource),
         ["fetch", f"--home={HOME}", f"--salvage={token}"],
         number=number,
         token=token,
-        cluster_token=recovery.cluster_token(resource, token),
+        cluster_token=quorum_recovery.cluster_token(resource, token),
     )
 
 
@@ -211,7 +212,7 @@ def _made_of(
         resources.owner(resource, settings.operator),
         name,
         _RESTORE,
-        {recovery.TOKEN: token},
+        {quorum_recovery.TOKEN: token},
         seconds=None,
         more=resource.spec.placement() | {"hostAliases": known},
         containers=[_ours(settings, "seal", seal, [home])],

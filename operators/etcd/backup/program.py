@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from operators.etcd.backup import work
 from operators.etcd.backup.store import AccessDenied, BackupError, Store
 from operators.etcd.backup.volume import Volume
-from operators.etcd.database import Access, Connect, Endpoint, EtcdError
+from operators.etcd.client.server import Access, Connect, Endpoint, EtcdError
 from shared.observability import logs
 from shared.pki.certs import Pair
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None, connect: Connect | None = None)
     options = _parser().parse_args(arguments)
     logs.configure(options.log_level, options.log_format)
     if connect is None:
-        from operators.etcd.gateway import connect as real  # fetch and seal need none of it
+        from operators.etcd.client.gateway import connect as real  # fetch and seal need none of it
 
         connect = real
     outcome, code = asyncio.run(_run(_WORK[options.work](options, connect)))

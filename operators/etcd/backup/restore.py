@@ -11,15 +11,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from operators.etcd import start
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.backup import COMPLETE
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import Outcome, outcome
 from operators.etcd.backup.view import is_to_be_restored, restore_pod_name
-from operators.etcd.backup_api import COMPLETE
-from operators.etcd.resources import volume_name
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import SEED
+from operators.etcd.objects.resources import volume_name
 from operators.etcd.settings import Settings
-from operators.etcd.start import SEED
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj, annotation
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Progress, Step
@@ -42,7 +42,7 @@ def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now:
     if not is_to_be_restored(resource):
         return _clear(pod)
     if seen.stateful_set is not None:
-        is_open = start.of(seen.stateful_set["spec"]["template"])[0] == "new"
+        is_open = bootstrap.of(seen.stateful_set["spec"]["template"])[0] == "new"
         return _too_late(resource) if is_open and not seen.cluster_id else _clear(pod)
     if not settings.agent_image:
         return Step.stall(

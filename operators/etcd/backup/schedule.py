@@ -11,11 +11,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from operators.etcd import resources
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.backup import API, COMPLETE, FAILED, PENDING, SCHEDULED
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
-from operators.etcd.backup_api import API, COMPLETE, FAILED, PENDING, SCHEDULED
+from operators.etcd.objects import resources
 from operators.etcd.settings import Settings
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.backup import places
-from operators.etcd.backup_api import API, COMPLETE, SCHEDULED, EtcdBackup
-from operators.etcd.stores import S3, VolumeStore
+from operators.etcd.api.backup import API, COMPLETE, SCHEDULED, EtcdBackup
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.snapshot_stores import S3, VolumeStore
+from operators.etcd.backup import locations
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Kube, NotFound, Obj
 from shared.kubernetes.secrets import Problem
@@ -24,7 +24,7 @@ class Snapshot:
 
     @property
     def location(self) -> str:
-        return places.location(self.store, self.file)
+        return locations.location(self.store, self.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
     problem = found if isinstance(found, Problem) else None
     snapshot = found if isinstance(found, Snapshot) else None
     if snapshot is not None:
-        problem = await places.problem(kube, resource.namespace, "spec.restore.from", snapshot.store)
+        problem = await locations.problem(kube, resource.namespace, "spec.restore.from", snapshot.store)
     return BackupView(scheduled, None if problem else snapshot, problem)
 
 
@@ -74,7 +74,7 @@ async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | Problem:
     assert resource.spec.restore is not None, "asked for only where one is"
     source = resource.spec.restore.from_
     if source.backup is None:
-        store = places.store_of(source)
+        store = locations.store_of(source)
         if store is None or source.file is None:
             return Problem("InvalidSpec", "spec.restore.from: names no snapshot; give backup, volume or s3.")
         return Snapshot(store, source.file)
@@ -86,7 +86,7 @@ async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | Problem:
         return Problem("BackupMissing", f"{at}: {said}")
     except InvalidSpec as wrong:
         return Problem("BackupInvalid", f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
-    store = places.store_of(backup.spec.destination)
+    store = locations.store_of(backup.spec.destination)
     if backup.over and backup.phase == COMPLETE and store is not None and backup.reported.get("file"):
         return Snapshot(store, str(backup.reported["file"]))
     if backup.over:

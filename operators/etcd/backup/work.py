@@ -31,7 +31,7 @@ from operators.etcd.backup.store import (
     Store,
 )
 from operators.etcd.backup.volume import Volume, sync_directory
-from operators.etcd.database import Server
+from operators.etcd.client.server import Server
 
 log = logging.getLogger(__name__)
 

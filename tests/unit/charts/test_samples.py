@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from operators.etcd import api as etcd
-from operators.etcd import backup_api as etcd_backup
-from operators.etcd.spec import EtcdClusterSpec
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
+from operators.etcd.api.spec import EtcdClusterSpec
 from operators.memcached import api as memcached
 from operators.memcached.spec import MemcachedSpec
 from operators.redis.api import resource as redis

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from operators.etcd import resources, start
-from operators.etcd.api import EtcdCluster
-from operators.etcd.calls import AddLearner, MoveLeader, Promote, Remove
-from operators.etcd.database import Member
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remove
+from operators.etcd.client.server import Member
+from operators.etcd.membership import bootstrap
+from operators.etcd.objects import resources
 from shared.kubernetes.client import Obj
 from shared.runtime.plan import Action, Apply, Delete, Patch, Plan
 from shared.status import conditions
@@ -185,7 +186,7 @@ class World:
     def _apply(self, obj: Obj) -> bool:
         if obj == self.stateful_set:
             return False
-        if start.of(obj["spec"]["template"])[0] == "new" and self.status.get("clusterID"):
+        if bootstrap.of(obj["spec"]["template"])[0] == "new" and self.status.get("clusterID"):
             raise Violation("New is rendered again")
         replicas = obj["spec"]["replicas"]
         if self.members and replicas <= max(map(self.number, self.members.values())):
@@ -310,7 +311,7 @@ class World:
         pod, disk = self.pods[number], self.disks[number]
         if pod.away or number in self.broken or disk.member:
             return
-        state, text = start.of(pod.template)
+        state, text = bootstrap.of(pod.template)
         listed = dict(entry.split("=") for entry in text.split(","))
         if f"demo-{number}" not in listed:
             pod.barren = True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operators.etcd import resources
-from operators.etcd.api import EtcdCluster
-from operators.etcd.database import Members, Status
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Members, Status
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed, Place
 from operators.etcd.observer import with_members
 from shared.kubernetes.client import Obj

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.etcd.database import CORRUPT, NOSPACE, Access, Endpoint, Server
-from operators.etcd.versions import Version
+from operators.etcd.api.versions import Version
+from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
 from shared.kubernetes.client import Obj
 from shared.testing.api_server.requests import Aimed
 from shared.testing.kubelet.kubelet import Fate

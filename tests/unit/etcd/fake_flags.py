@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from operators.etcd.versions import Version
+from operators.etcd.api.versions import Version
 from shared.kubernetes.client import Obj
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operators.etcd.versions import LEAST_BEFORE, Version
+from operators.etcd.api.versions import LEAST_BEFORE, Version
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import Aimed, value_at
 from shared.testing.harness.scenario import Unsafe

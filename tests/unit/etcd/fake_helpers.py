@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from operators.etcd.flags import DATA_DIRECTORY
+from operators.etcd.objects.command_line import DATA_DIRECTORY
 from shared.kubernetes.client import Obj
 from shared.testing.kubelet.kubelet import Exit, Fate
 from tests.unit.etcd.fake_raft import Cluster, Disk

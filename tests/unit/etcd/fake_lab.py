@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.etcd.database import Access, Endpoint, Server
+from operators.etcd.client.server import Access, Endpoint, Server
 from shared.kubernetes.client import Obj
 from tests.etcd_lab import ending
 from tests.unit.etcd.fake import FakeEtcd

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from operators.etcd.versions import Version
+from operators.etcd.api.versions import Version
 
 SMALL = 20480
 """Bytes of a database with nothing in it."""

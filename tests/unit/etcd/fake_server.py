@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from operators.etcd.database import (
+from operators.etcd.client.server import (
     Access,
     Alarm,
     Denied,
@@ -35,7 +35,7 @@ PAGE = 512
 
 
 class FakeServer:
-    """`operators.etcd.database.Server` for a member of `FakeEtcd`."""
+    """`operators.etcd.client.server.Server` for a member of `FakeEtcd`."""
 
     def __init__(self, etcd: FakeEtcd, endpoint: Endpoint, access: Access) -> None:
         self._etcd = etcd

@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from operators.etcd.database import Access, Endpoint, Server
-from operators.etcd.gateway import connect
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.server import Access, Endpoint, Server
 
 Reply = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}

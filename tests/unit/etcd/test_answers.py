@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import answers
-from operators.etcd.database import (
+from operators.etcd.client import responses
+from operators.etcd.client.server import (
     Alarm,
     Denied,
     EtcdError,
@@ -94,13 +94,13 @@ def streamed(text: str) -> bytes:
 )
 def test_a_refusal_means_the_same_in_every_version(text: str, code: int, kind: type[EtcdError]) -> None:
     for body in (v1(text, code), v3(text, code)):
-        found, said = answers.refusal(body)
+        found, said = responses.refusal(body)
         assert found is kind
         assert said.startswith(text)
 
 
 def test_a_refusal_in_a_stream_is_read_as_well() -> None:
-    assert answers.refusal(streamed("etcdserver: invalid auth token"))[0] is Unauthenticated
+    assert responses.refusal(streamed("etcdserver: invalid auth token"))[0] is Unauthenticated
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_a_refusal_in_a_stream_is_read_as_well() -> None:
     ],
 )
 def test_what_is_no_refusal_of_etcds_is_told_with_what_mends_it(body: bytes, kind: type[EtcdError], says: str) -> None:
-    found, said = answers.refusal(body)
+    found, said = responses.refusal(body)
     assert found is kind
     assert says in said
 
 
 def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
-    assert answers.status(STATUS) == Status(
+    assert responses.status(STATUS) == Status(
         cluster_id=2**64 - 1,
         member_id=2**63,
         leader=2**63,
@@ -137,7 +137,7 @@ def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
         db_size=8 * 2**30,
         db_in_use=4096,
     )
-    learner = answers.status(
+    learner = responses.status(
         {"header": HEADER, "version": "3.4.13", "isLearner": True, "errors": ["etcdserver: no leader"]}
     )
     assert (learner.leader, learner.db_size, learner.learner) == (0, 0, True)
@@ -146,64 +146,64 @@ def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
 
 def test_alarms_are_read_from_the_list_and_from_what_a_server_complains_of() -> None:
     listed = {"alarms": [{"memberID": "9223372036854775808", "alarm": "NOSPACE"}, {"alarm": "CORRUPT"}]}
-    assert answers.alarms(listed) == (Alarm(2**63, "NOSPACE"), Alarm(0, "CORRUPT"))
-    assert answers.alarms({"header": HEADER}) == ()
+    assert responses.alarms(listed) == (Alarm(2**63, "NOSPACE"), Alarm(0, "CORRUPT"))
+    assert responses.alarms({"header": HEADER}) == ()
     errors = ["memberID:9223372036854775808 alarm:NOSPACE ", "memberID:2  alarm:CORRUPT", "etcdserver: no leader"]
-    assert answers.status({**STATUS, "errors": errors}).alarms == (Alarm(2**63, "NOSPACE"), Alarm(2, "CORRUPT"))
+    assert responses.status({**STATUS, "errors": errors}).alarms == (Alarm(2**63, "NOSPACE"), Alarm(2, "CORRUPT"))
 
 
 def test_members_that_have_not_started_have_no_name() -> None:
     started = {"ID": "1", "name": "demo-0", "peerURLs": ["http://a:2380"], "clientURLs": ["http://a:2379"]}
     added = {"ID": "18446744073709551615", "peerURLs": ["http://b:2380", "http://c:2380"], "isLearner": True}
     learner = Member(2**64 - 1, "", ("http://b:2380", "http://c:2380"), learner=True)
-    found = answers.members({"header": HEADER, "members": [started, added]})
+    found = responses.members({"header": HEADER, "members": [started, added]})
     assert found == Members(2**64 - 1, (Member(1, "demo-0", ("http://a:2380",)), learner))
-    assert answers.added({"header": HEADER, "member": added}) == learner
+    assert responses.added({"header": HEADER, "member": added}) == learner
 
 
 def test_a_hash_is_up_to_the_revision_that_was_asked_for_where_etcd_does_not_say() -> None:
     answer = {"header": HEADER, "hash": 4294967295, "compact_revision": "-1"}
-    assert answers.hash_kv({**answer, "hash_revision": "5"}, 0) == HashKV(4294967295, 5, -1)
-    assert answers.hash_kv(answer, 6) == HashKV(4294967295, 6, -1)
-    assert answers.hash_kv(answer, 0) == HashKV(4294967295, 7, -1)
+    assert responses.hash_kv({**answer, "hash_revision": "5"}, 0) == HashKV(4294967295, 5, -1)
+    assert responses.hash_kv(answer, 6) == HashKV(4294967295, 6, -1)
+    assert responses.hash_kv(answer, 0) == HashKV(4294967295, 7, -1)
 
 
 def test_progress_is_read_from_metrics() -> None:
-    assert answers.progress(METRICS) == Progress(0x2E1259D415F2A040, 16777217, 407)
+    assert responses.progress(METRICS) == Progress(0x2E1259D415F2A040, 16777217, 407)
 
 
 def test_a_piece_says_how_much_is_to_come() -> None:
     line = json.dumps({"result": {"remaining_bytes": "5", "blob": base64.b64encode(b"abc").decode()}}).encode()
-    assert answers.piece(line + b"\n") == (b"abc", 5)
-    assert answers.piece(b'{"result":{}}') == (b"", 0)
+    assert responses.piece(line + b"\n") == (b"abc", 5)
+    assert responses.piece(b'{"result":{}}') == (b"", 0)
 
 
 @pytest.mark.parametrize(
     ("read", "answer"),
     [
-        (answers.status, {}),
-        (answers.status, []),
-        (answers.status, "ok"),
-        (answers.status, None),
-        (answers.status, {**STATUS, "header": {}}),
-        (answers.status, {**STATUS, "dbSize": "many"}),
-        (answers.status, {**STATUS, "raftTerm": {}}),
-        (answers.members, {"header": HEADER}),
-        (answers.members, {"header": HEADER, "members": []}),
-        (answers.members, {"header": HEADER, "members": [{"name": "demo-0"}]}),
-        (answers.members, {"members": [{"ID": "1", "peerURLs": []}]}),
-        (answers.added, {"header": HEADER}),
-        (answers.alarms, {"alarms": [{}]}),
-        (answers.alarms, {"alarms": 1}),
-        (answers.versions, {"etcdserver": "3.6.16"}),
-        (answers.progress, METRICS.replace("etcd_server_id", "etcd_id")),
-        (answers.progress, METRICS.replace("407", "many")),
-        (answers.piece, b'{"result":{"blob":"%%%"}}'),
-        (answers.piece, b'{"result":{"blob":"QUJ'),
-        (answers.piece, b'{"error":{"message":"x"}}'),
-        (answers.piece, b"[]"),
+        (responses.status, {}),
+        (responses.status, []),
+        (responses.status, "ok"),
+        (responses.status, None),
+        (responses.status, {**STATUS, "header": {}}),
+        (responses.status, {**STATUS, "dbSize": "many"}),
+        (responses.status, {**STATUS, "raftTerm": {}}),
+        (responses.members, {"header": HEADER}),
+        (responses.members, {"header": HEADER, "members": []}),
+        (responses.members, {"header": HEADER, "members": [{"name": "demo-0"}]}),
+        (responses.members, {"members": [{"ID": "1", "peerURLs": []}]}),
+        (responses.added, {"header": HEADER}),
+        (responses.alarms, {"alarms": [{}]}),
+        (responses.alarms, {"alarms": 1}),
+        (responses.versions, {"etcdserver": "3.6.16"}),
+        (responses.progress, METRICS.replace("etcd_server_id", "etcd_id")),
+        (responses.progress, METRICS.replace("407", "many")),
+        (responses.piece, b'{"result":{"blob":"%%%"}}'),
+        (responses.piece, b'{"result":{"blob":"QUJ'),
+        (responses.piece, b'{"error":{"message":"x"}}'),
+        (responses.piece, b"[]"),
     ],
 )
 def test_what_is_not_etcds_is_never_taken_for_an_answer(read: Any, answer: Any) -> None:
-    with pytest.raises(answers.ODD):
+    with pytest.raises(responses.ODD):
         read(answer)

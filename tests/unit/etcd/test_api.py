@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import api, backup_api
-from operators.etcd.api import EtcdCluster, RecordedMember
-from operators.etcd.backup_api import EtcdBackup
-from operators.etcd.versions import Version
+from operators.etcd.api import backup, resource
+from operators.etcd.api.backup import EtcdBackup
+from operators.etcd.api.resource import EtcdCluster, RecordedMember
+from operators.etcd.api.versions import Version
 from shared.api.crd import Resource, to_yaml
 from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import CustomResource, InvalidSpec
@@ -34,7 +34,7 @@ REFUSED_OF_ALL = [
     *((EtcdCluster, change) for change in REFUSED_CHANGES),
     *((EtcdBackup, change) for change in etcd_backup_cases.REFUSED_CHANGES),
 ]
-MODULES: dict[type, Any] = {EtcdCluster: api, EtcdBackup: backup_api}
+MODULES: dict[type, Any] = {EtcdCluster: resource, EtcdBackup: backup}
 
 
 def obj(case: Case, status: Obj | None = None) -> Obj:
@@ -75,7 +75,7 @@ def test_bad_specs_are_refused_with_advice(kind: type, case: Case) -> None:
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_good_changes_are_taken(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    assert api.ADMISSION.review(new, old).errors == ()
+    assert resource.ADMISSION.review(new, old).errors == ()
 
 
 @pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
@@ -92,14 +92,14 @@ def test_bad_changes_are_refused_with_advice(kind: type, change: Change) -> None
     ("kind", "parse", "refused", "changes", "least"),
     [
         (
-            api.API,
+            resource.API,
             cluster,
             etcd_cases.REFUSED,
             [(cluster(one.new, one.status), cluster(one.old, one.status)) for one in REFUSED_CHANGES],
             120,
         ),
         (
-            backup_api.API,
+            backup.API,
             lambda case: EtcdBackup.parse(obj(case)),
             etcd_backup_cases.REFUSED,
             [
@@ -129,7 +129,7 @@ def test_every_accepted_case_breaks_nothing_that_the_schema_says(kind: type, cas
     assert list(broken_constraints(spec_schema(MODULES[kind].API), case.whole_spec, "spec")) == []
 
 
-@pytest.mark.parametrize("module", [api, backup_api], ids=lambda module: module.API.kind.name)
+@pytest.mark.parametrize("module", [resource, backup], ids=lambda module: module.API.kind.name)
 def test_the_committed_crd_and_page_are_the_generated_ones(module: Any) -> None:
     committed = ROOT / f"charts/etcd-operator/files/crds/{module.API.kind.plural}.yaml"
     assert committed.read_text() == to_yaml(module.API), "run: make manifests"
@@ -140,7 +140,7 @@ def test_the_committed_crd_and_page_are_the_generated_ones(module: Any) -> None:
 
 def test_constraints_are_found_where_they_stand() -> None:
     """Or else the coverage above could be of nothing."""
-    wanted = constraints(spec_schema(api.API))
+    wanted = constraints(spec_schema(resource.API))
     assert ("spec.backup.destination.s3.bucket", "minLength") in wanted
     assert ("spec.tls.client.auth", "enum") in wanted
     assert any(path == "spec" and "oldSelf.storage.medium" in keyword for path, keyword in wanted)
@@ -172,7 +172,7 @@ def test_a_new_resource_has_recorded_nothing() -> None:
 
 
 def test_an_id_stands_in_the_status_as_etcd_writes_it() -> None:
-    schema = to_yaml(api.API)
+    schema = to_yaml(resource.API)
     assert schema.count("pattern: ^[0-9a-f]{16}$") == 3
 
 

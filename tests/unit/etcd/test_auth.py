@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.auth import former, keep_auth, require_entry
-from operators.etcd.calls import ChangePassword, DisableAuth, EnableAuth
-from operators.etcd.database import Access
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
+from operators.etcd.client.server import Access
 from operators.etcd.observe import Observed
-from operators.etcd.secrets import Secrets
+from operators.etcd.security.secrets import Secrets
+from operators.etcd.steps.credentials import former, keep_auth, require_entry
 from shared.runtime.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, plan, seen
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from operators.etcd.calls import (
+from operators.etcd.client.commands import (
     AddLearner,
     ChangePassword,
     Compact,
@@ -21,7 +21,7 @@ from operators.etcd.calls import (
     Remove,
     execute,
 )
-from operators.etcd.database import (
+from operators.etcd.client.server import (
     Access,
     Alarm,
     Denied,

@@ -7,8 +7,8 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd import resources
-from operators.etcd.certificates import leaves, ordered
+from operators.etcd.objects import resources
+from operators.etcd.security.certificates import leaves, ordered
 from shared.kubernetes.secrets import content_of
 from shared.pki.keyring import Authorities, Held, trust
 from tests.unit.etcd.vault import AUTHORITY, PEER, Vault

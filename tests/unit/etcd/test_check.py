@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from operators.etcd.api import ADMISSION
+from operators.etcd.api.resource import ADMISSION
 from operators.etcd.check import CHECK, use
 from shared.cli.check import Failed, NotYet
 from shared.kubernetes.client import Obj

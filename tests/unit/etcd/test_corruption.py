@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.corruption import INCONSISTENT, replace_corrupt_member, suspected
-from operators.etcd.database import CORRUPT, Alarm, HashKV
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import CORRUPT, Alarm, HashKV
 from operators.etcd.observe import Observed
+from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member, suspected
 from shared.kubernetes.client import Obj
 from shared.runtime.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.etcd.database import NotInSync
+from operators.etcd.client.server import NotInSync
 from shared.testing.harness.scenario import Unsafe
 from tests.etcd_stories import STORIES, grow
 from tests.unit.etcd.fake_lab import FakeLab

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd import flags, resources, start
-from operators.etcd.database import Member
-from operators.etcd.start import Closed, Joining, New
+from operators.etcd.client.server import Member
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, Joining, New
+from operators.etcd.objects import command_line, resources
 from shared.kubernetes.client import Obj
 from tests.unit.etcd.world import cluster
 
@@ -23,7 +24,7 @@ MODES: tuple[dict[str, Any], ...] = (
 
 
 def arguments(**spec: Any) -> list[str]:
-    return flags.arguments(cluster(**spec))
+    return command_line.arguments(cluster(**spec))
 
 
 def names(found: list[str]) -> list[str]:
@@ -97,7 +98,7 @@ def test_clients_are_asked_for_a_certificate_only_where_they_are_to_have_one() -
 
 def test_go_knows_the_containers_limits() -> None:
     def environment(**spec: Any) -> dict[str, str]:
-        return {found["name"]: found.get("value", "") for found in flags.environment(cluster(**spec))}
+        return {found["name"]: found.get("value", "") for found in command_line.environment(cluster(**spec))}
 
     mine = {"POD_NAME": "", "INITIAL_CLUSTER": "", "INITIAL_CLUSTER_STATE": ""}
     assert environment() == mine
@@ -105,7 +106,7 @@ def test_go_knows_the_containers_limits() -> None:
     assert environment(**limited) == mine | {"GOMAXPROCS": "2", "GOMEMLIMIT": f"{int(2**30 * 0.9)}B"}
     given: Obj = {"env": [{"name": "GOMAXPROCS", "value": "8"}, {"name": "POD_NAME", "value": "x"}]}
     assert environment(**limited, **given)["GOMAXPROCS"] == "8"
-    assert [found["name"] for found in flags.environment(cluster(**given))] == [*mine, "GOMAXPROCS"]
+    assert [found["name"] for found in command_line.environment(cluster(**given))] == [*mine, "GOMAXPROCS"]
 
 
 # An empty disk.
@@ -115,14 +116,14 @@ def members(*numbers: int) -> tuple[Member, ...]:
     return tuple(Member(100 + n, f"demo-{n}", (resources.peer_url(cluster(), n),)) for n in numbers)
 
 
-def state(begins: start.Start) -> str:
-    return start.annotated(cluster(), begins)[start.INITIAL_STATE]
+def state(begins: bootstrap.Start) -> str:
+    return bootstrap.annotated(cluster(), begins)[bootstrap.INITIAL_STATE]
 
 
-def listed(begins: start.Start) -> dict[str, list[str]]:
+def listed(begins: bootstrap.Start) -> dict[str, list[str]]:
     """Who stands in --initial-cluster, by name."""
     found: dict[str, list[str]] = {}
-    for entry in start.annotated(cluster(), begins)[start.INITIAL_CLUSTER].split(","):
+    for entry in bootstrap.annotated(cluster(), begins)[bootstrap.INITIAL_CLUSTER].split(","):
         name, _, url = entry.partition("=")
         found.setdefault(name, []).append(url)
     return found
@@ -164,13 +165,13 @@ def test_one_that_is_not_in_the_list_may_not_join() -> None:
 
 
 def test_the_token_holds_the_resources_uid_whoever_may_begin() -> None:
-    assert "--initial-cluster-token=u-1" in start.flags(cluster())
+    assert "--initial-cluster-token=u-1" in bootstrap.flags(cluster())
 
 
 def test_what_a_pod_may_do_comes_from_its_annotations_at_each_start_of_its_container() -> None:
     """Arguments of a pod cannot be changed; what variables stand for, the kubelet reads anew."""
-    annotated = start.annotated(cluster(), Closed())
-    read = {found["name"]: found["valueFrom"]["fieldRef"]["fieldPath"] for found in start.environment()}
+    annotated = bootstrap.annotated(cluster(), Closed())
+    read = {found["name"]: found["valueFrom"]["fieldRef"]["fieldPath"] for found in bootstrap.environment()}
     for flag, variable in (
         ("--initial-cluster", "INITIAL_CLUSTER"),
         ("--initial-cluster-state", "INITIAL_CLUSTER_STATE"),

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from operators.etcd import wire
-from operators.etcd.database import (
+from operators.etcd.client import http
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.http import Wire
+from operators.etcd.client.server import (
     Access,
     Alarm,
     Denied,
@@ -20,8 +22,6 @@ from operators.etcd.database import (
     Unreachable,
     Unsupported,
 )
-from operators.etcd.gateway import connect
-from operators.etcd.wire import Wire
 from tests.unit.etcd.replying import (
     HEADER,
     LIST,
@@ -200,7 +200,7 @@ async def test_a_snapshot_whose_sender_falls_silent_is_given_up(monkeypatch: pyt
         await answer.write(json.dumps(piece(b"a" * 512, 512)).encode() + b"\n")
         return await silent(request)
 
-    monkeypatch.setattr(wire, "SILENCE", 0.1)
+    monkeypatch.setattr(http, "SILENCE", 0.1)
     async with fake(maintenance_snapshot=reply) as to, to.connected() as server:
         with pytest.raises(Unreachable, match=r"gave no answer to maintenance/snapshot within 0\.1 s"):
             await snapshot(server)

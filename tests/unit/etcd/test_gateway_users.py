@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import gateway
-from operators.etcd.database import (
+from operators.etcd.client import gateway
+from operators.etcd.client.gateway import Tokens, connect
+from operators.etcd.client.server import (
     Access,
     Denied,
     Endpoint,
@@ -16,7 +17,6 @@ from operators.etcd.database import (
     Refused,
     Unauthenticated,
 )
-from operators.etcd.gateway import Tokens, connect
 from tests.unit.etcd.replying import (
     HEADER,
     ROOT,

@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
-from operators.etcd import certificates, provision, resources, template
-from operators.etcd.api import EtcdCluster
-from operators.etcd.database import Member
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Member
+from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
+from operators.etcd.objects import pod as template
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
-from operators.etcd.secrets import Secrets
+from operators.etcd.security import certificates
+from operators.etcd.security.secrets import Secrets
 from operators.etcd.settings import Settings
-from operators.etcd.start import Closed, Joining, New, Start
+from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -54,8 +57,8 @@ def test_the_objects_are_as_written(case: str) -> None:
     if mode != "none":
         secrets = Secrets(digest="d" * 16, authority_key=f"ca-{'d' * 16}.crt" if mode == "self" else "ca.crt")
     steps = [
-        provision.keep_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
-        provision.keep_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provisioning.keep_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provisioning.keep_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     made += certificates.ordered(resource, own) if mode == "certManager" else ()

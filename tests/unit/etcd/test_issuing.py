@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.etcd.secrets import judge
+from operators.etcd.security.secrets import judge
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import content_of
 from shared.pki import ca, certs, issuing, keyring, rotation

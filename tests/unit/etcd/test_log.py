@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.log import SNAPSHOT_EACH, runs_as, unreadable
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.membership.raft_log import SNAPSHOT_EACH, runs_as, unreadable
 from operators.etcd.observe import Observed
 from shared.kubernetes.client import Obj
 from tests.unit.etcd.test_rolling import image

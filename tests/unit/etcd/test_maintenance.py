@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.database import CORRUPT, NOSPACE, Alarm
-from operators.etcd.maintenance import (
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm
+from operators.etcd.observe import Observed
+from operators.etcd.steps.maintenance import (
     ROOM,
     SMALLEST,
     defragment,
@@ -20,7 +21,6 @@ from operators.etcd.maintenance import (
     quota,
     relieve_full_disk,
 )
-from operators.etcd.observe import Observed
 from shared.runtime.plan import Progress, Step
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from operators.etcd.calls import MoveLeader, Promote
-from operators.etcd.database import Member
+from operators.etcd.client.commands import MoveLeader, Promote
+from operators.etcd.client.server import Member
 from shared.runtime.plan import Patch, Plan, Progress
 from tests.unit.etcd.world import (
     ABSENT,

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import resources
 from operators.etcd.__main__ import clusters
-from operators.etcd.api import API, EtcdCluster
-from operators.etcd.database import (
+from operators.etcd.api.resource import API, EtcdCluster
+from operators.etcd.client.server import (
     NOSPACE,
     Access,
     Alarm,
@@ -26,9 +25,10 @@ from operators.etcd.database import (
     Status,
     Unreachable,
 )
+from operators.etcd.membership.bootstrap import REFUSED
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
-from operators.etcd.start import REFUSED
 from shared.cli.options import parse_options
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj
 from shared.testing.api_server.server import ApiServer

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.etcd.calls import Remove
-from operators.etcd.database import Alarm
-from operators.etcd.secrets import Secrets
+from operators.etcd.client.commands import Remove
+from operators.etcd.client.server import Alarm
+from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
 from shared.runtime.plan import Progress

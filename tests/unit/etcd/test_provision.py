@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import provision, resources
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed, Place
-from operators.etcd.secrets import Secrets
+from operators.etcd.security.secrets import Secrets
+from operators.etcd.steps import provisioning
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step, WriteSecret
@@ -29,19 +30,19 @@ def budget(spec: Obj) -> Obj:
 
 def test_a_budget_that_nobody_asks_for_any_more_goes() -> None:
     resource, found = cluster(1), budget({"maxUnavailable": 1})
-    step = provision.keep_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
+    step = provisioning.keep_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
     (action,) = step.actions
     assert isinstance(action, Delete)
-    assert provision.keep_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
+    assert provisioning.keep_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
 
 
 def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
     resource = cluster(podDisruptionBudget={"minAvailable": 2})
-    (action,) = provision.keep_disruption_budget(
+    (action,) = provisioning.keep_disruption_budget(
         SETTINGS, resource, Observed(disruption_budget=budget({"maxUnavailable": 1})), NOW
     ).actions
     assert isinstance(action, Delete), "Kubernetes takes one of the two only"
-    (action,) = provision.keep_disruption_budget(
+    (action,) = provisioning.keep_disruption_budget(
         SETTINGS, resource, Observed(disruption_budget=budget({"minAvailable": 1})), NOW
     ).actions
     assert isinstance(action, Apply)
@@ -52,7 +53,7 @@ def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
 
 def keep(vault: Vault, found: Observed) -> Step:
     found = replace(found, secrets=vault.judged())
-    return provision.keep_secrets(SETTINGS, vault.resource, found, vault.now)
+    return provisioning.keep_secrets(SETTINGS, vault.resource, found, vault.now)
 
 
 def test_no_pod_is_made_before_its_certificates() -> None:
@@ -81,12 +82,12 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
 def test_where_nobody_asks_for_certificates_none_are_made() -> None:
     given: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "a"}, "client": {"secretName": "b"}}}
     for spec in ({}, given):
-        assert provision.keep_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
+        assert provisioning.keep_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
 
 
 def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
     resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours"}})
-    step = provision.keep_secrets(SETTINGS, resource, Observed(), NOW)
+    step = provisioning.keep_secrets(SETTINGS, resource, Observed(), NOW)
     assert step.progress is Progress.DONE
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 3
 
@@ -128,7 +129,7 @@ def test_a_new_authority_signs_once_every_pod_was_started_with_it_and_those_to_c
 
 def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
     found = Observed(secrets=Secrets(Problem("SecretMissing", "spec.auth: there is no Secret root.")))
-    step = provision.require_secrets(cluster(), found, NOW)
+    step = provisioning.require_secrets(cluster(), found, NOW)
     assert (step.progress, step.reason, step.warning, step.requeue) == (Progress.WAITING, "SecretMissing", True, AGAIN)
     assert step.message == "spec.auth: there is no Secret root. Nothing was changed."
 
@@ -136,8 +137,8 @@ def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
 def test_a_certificate_that_ended_is_told_with_its_day() -> None:
     ends = datetime(2026, 1, 1, 12, tzinfo=UTC)
     found = Observed(secrets=Secrets(expires={"peers": ends}))
-    assert provision.require_secrets(cluster(), found, ends - HOUR) == PASS
-    step = provision.require_secrets(cluster(), found, ends)
+    assert provisioning.require_secrets(cluster(), found, ends - HOUR) == PASS
+    step = provisioning.require_secrets(cluster(), found, ends)
     assert step.reason == "SecretInvalid"
     assert "Secret peers: its certificate ended on 2026-01-01 at 12:00 UTC" in step.message
 
@@ -164,7 +165,7 @@ def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str
 
 
 def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) -> Step:
-    return provision.grow_volumes(cluster(len(found.places), storage={"size": size}, **spec), found, now)
+    return provisioning.grow_volumes(cluster(len(found.places), storage={"size": size}, **spec), found, now)
 
 
 def test_each_volume_is_asked_to_grow() -> None:
@@ -176,7 +177,7 @@ def test_each_volume_is_asked_to_grow() -> None:
         (PERSISTENT_VOLUME_CLAIM, "data-demo-2"),
     ]
     assert patches[0].change["spec"] == {"resources": {"requests": {"storage": "20Gi"}}}
-    assert patches[0].change["metadata"] == {"annotations": {provision.REFUSAL: None}}, "it is no longer true"
+    assert patches[0].change["metadata"] == {"annotations": {provisioning.REFUSAL: None}}, "it is no longer true"
 
 
 def test_then_the_stateful_set_is_made_anew_around_its_pods() -> None:
@@ -197,7 +198,7 @@ def test_the_stateful_set_goes_only_while_the_members_are_known() -> None:
     found = world("20Gi", "20Gi", "20Gi")
     assert grow(replace(found, members=None)).actions == ()
     beginning = cluster(recorded=None, storage={"size": "20Gi"})
-    assert provision.grow_volumes(beginning, found, NOW).actions == (), "nobody may begin a second time"
+    assert provisioning.grow_volumes(beginning, found, NOW).actions == (), "nobody may begin a second time"
 
 
 def refused(found: Observed, when: datetime, size: str = "20Gi") -> Observed:
@@ -239,16 +240,16 @@ def test_the_quota_does_not_rise_before_the_room_is_there() -> None:
     small, large = cluster(3, storage={"size": "8Gi"}), cluster(3, storage={"size": "20Gi"})
     assert small.spec.quota < large.spec.quota
     before = world("8Gi", "8Gi", "8Gi")
-    assert provision.quota(large, before) == small.spec.quota
-    assert provision.quota(large, world("20Gi", "20Gi", "20Gi", has="8Gi")) == small.spec.quota
-    assert provision.quota(large, world("20Gi", "20Gi", "20Gi")) == large.spec.quota
-    assert provision.quota(small, before) == small.spec.quota
-    assert provision.quota(large, Observed()) == large.spec.quota
+    assert provisioning.quota(large, before) == small.spec.quota
+    assert provisioning.quota(large, world("20Gi", "20Gi", "20Gi", has="8Gi")) == small.spec.quota
+    assert provisioning.quota(large, world("20Gi", "20Gi", "20Gi")) == large.spec.quota
+    assert provisioning.quota(small, before) == small.spec.quota
+    assert provisioning.quota(large, Observed()) == large.spec.quota
 
 
 def test_a_quota_that_falls_falls_at_once() -> None:
     less = cluster(3, storage={"size": "20Gi"}, quotaBackendBytes=1 << 30)
-    assert provision.quota(less, world("8Gi", "8Gi", "8Gi")) == 1 << 30
+    assert provisioning.quota(less, world("8Gi", "8Gi", "8Gi")) == 1 << 30
 
 
 def test_a_volume_that_is_not_bound_is_left_to_itself() -> None:
@@ -261,6 +262,6 @@ def test_volumes_never_shrink() -> None:
 
 def test_data_in_memory_has_no_volume_to_grow() -> None:
     resource = cluster(storage={"medium": "Memory", "size": "1Gi"})
-    assert provision.grow_volumes(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == PASS
-    assert provision.grow_volumes(cluster(), Observed(), NOW) == PASS
-    assert provision.grow_volumes(cluster(), seen(cluster(), VOTER, VOTER, ABSENT), NOW) == PASS
+    assert provisioning.grow_volumes(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == PASS
+    assert provisioning.grow_volumes(cluster(), Observed(), NOW) == PASS
+    assert provisioning.grow_volumes(cluster(), seen(cluster(), VOTER, VOTER, ABSENT), NOW) == PASS

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd import recovery, resources
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.pods import recovery_pod
-from operators.etcd.database import Member, Progress
-from operators.etcd.layout import record_cluster
-from operators.etcd.loss import Loss, loss
+from operators.etcd.client.server import Member, Progress
+from operators.etcd.membership.layout import record_cluster
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
-from operators.etcd.recovery import executing, pod_name, recover_quorum, replicas, report, successor
+from operators.etcd.steps import quorum_recovery
+from operators.etcd.steps.data_loss import Loss, loss
+from operators.etcd.steps.quorum_recovery import executing, pod_name, recover_quorum, replicas, report, successor
 from shared.kubernetes.client import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
 from shared.runtime.plan import Step
@@ -296,7 +297,7 @@ def recovery_s_pod(phase: str, *, token: str = RECORDED["token"], ended: str = "
     containers = [{"name": "seal", "state": {"terminated": terminated}}] if ended else []
     return {
         "kind": "Pod",
-        "metadata": {"name": "demo-recovery", "uid": "p", "annotations": {recovery.TOKEN: token}},
+        "metadata": {"name": "demo-recovery", "uid": "p", "annotations": {quorum_recovery.TOKEN: token}},
         "status": {"phase": phase, "containerStatuses": containers},
     }
 
@@ -307,7 +308,7 @@ def test_once_stopped_the_survivors_data_is_made_a_new_cluster() -> None:
     (act,) = recover(resource, world).actions
     assert isinstance(act, steps.Apply)
     assert act.obj["metadata"]["name"] == pod_name(resource)
-    assert recovery.token_of(act.obj) == RECORDED["token"]
+    assert quorum_recovery.token_of(act.obj) == RECORDED["token"]
     claims = [volume["persistentVolumeClaim"]["claimName"] for volume in act.obj["spec"]["volumes"]]
     assert claims == ["data-demo-0"]
     (restore,) = [made for made in act.obj["spec"]["initContainers"] if "--skip-hash-check=true" in made["args"]]
@@ -403,7 +404,7 @@ def test_afterwards_the_pod_goes_and_the_token_counts_for_nothing() -> None:
 
 def test_the_ids_of_a_new_cluster_are_known_beforehand() -> None:
     """These ones an etcd 3.6.8 gave itself; 3.4 to 3.7, and their restores, do the same."""
-    ids = recovery.ids("http://127.0.0.1:23500", "u-1-abcdefabcdef")
+    ids = quorum_recovery.ids("http://127.0.0.1:23500", "u-1-abcdefabcdef")
     assert ids == (0x404A778CE9321B38, 0x0A83E1BAA8B2FF6C)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import resources
+from operators.etcd.objects import resources
 from operators.etcd.observe import Place
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod

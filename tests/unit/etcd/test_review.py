@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api import ADMISSION, API, EtcdCluster
-from operators.etcd.spec import DEFAULT_VERSION
+from operators.etcd.api.resource import ADMISSION, API, EtcdCluster
+from operators.etcd.api.spec import DEFAULT_VERSION
 from shared.kubernetes.client import Obj
 
 

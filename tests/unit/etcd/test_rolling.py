@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.etcd.start import Closed
+from operators.etcd.membership.bootstrap import Closed
 from shared.runtime.plan import Apply, Plan, Progress
 from tests.unit.etcd.world import (
     ABSENT,

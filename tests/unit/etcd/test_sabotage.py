@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import plan, recovery, resources, rolling, start
-from operators.etcd.api import EtcdCluster
-from operators.etcd.layout import Layout
-from operators.etcd.layout import layout as derived
+from operators.etcd import plan
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, New, Start
+from operators.etcd.membership.layout import Layout
+from operators.etcd.membership.layout import layout as derived
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
-from operators.etcd.start import Closed, New, Start
+from operators.etcd.steps import quorum_recovery, rolling_update
 from shared.kubernetes.client import POD
 from shared.runtime.plan import Apply, Step
 from shared.testing.faults.disturbance import DISTURBANCES
@@ -32,14 +35,14 @@ BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 def lets_anybody_begin(patch: pytest.MonkeyPatch) -> None:
     """Lists members under their own names, as most operators do."""
-    annotated = start.annotated
+    annotated = bootstrap.annotated
 
     def inviting(resource: EtcdCluster, begins: Start) -> dict[str, str]:
         listed = [f"{known.name}={resources.peer_url_of(resource, known.name)}" for known in resource.recorded_members]
-        invited = {start.INITIAL_CLUSTER: ",".join(listed)} if isinstance(begins, Closed) else {}
+        invited = {bootstrap.INITIAL_CLUSTER: ",".join(listed)} if isinstance(begins, Closed) else {}
         return annotated(resource, begins) | invited
 
-    patch.setattr(start, "annotated", inviting)
+    patch.setattr(bootstrap, "annotated", inviting)
 
 
 def begins_whenever_nobody_answers(patch: pytest.MonkeyPatch) -> None:
@@ -70,12 +73,12 @@ def takes_all_for_healthy(patch: pytest.MonkeyPatch) -> None:
 
 def upgrades_as_told(patch: pytest.MonkeyPatch) -> None:
     """Takes any version for one that may follow."""
-    patch.setattr(rolling, "upgrade_refusal", lambda *_: "")
+    patch.setattr(rolling_update, "upgrade_refusal", lambda *_: "")
 
 
 def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
     """Makes a new cluster as soon as a quorum is lost."""
-    patch.setattr(recovery, "_confirms", lambda *_: True)
+    patch.setattr(quorum_recovery, "_confirms", lambda *_: True)
 
 
 @pytest.mark.parametrize(

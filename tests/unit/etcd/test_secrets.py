@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.database import Access
-from operators.etcd.secrets import Secrets, judge, names, read
+from operators.etcd.client.server import Access
+from operators.etcd.security.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import SECRET, Kube, Obj
 from shared.kubernetes.secrets import Problem
 from shared.pki import ca

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api import EtcdCluster
-from operators.etcd.arguments import REFUSED
-from operators.etcd.flags import arguments
-from operators.etcd.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
-from operators.etcd.versions import Version
+from operators.etcd.api.reserved_arguments import REFUSED
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
+from operators.etcd.api.versions import Version
+from operators.etcd.objects.command_line import arguments
 from shared.api.spec import InvalidSpec
 
 FLAGGED = [

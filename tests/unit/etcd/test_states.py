@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.database import Alarm
-from operators.etcd.states import (
+from operators.etcd.client.server import Alarm
+from operators.etcd.resource_metrics import (
     ALARMS,
     BACKUP_COMPLETED,
     DATABASE,

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from operators.etcd import resources, start, template
-from operators.etcd.api import EtcdCluster
-from operators.etcd.database import Member
-from operators.etcd.secrets import Secrets
-from operators.etcd.start import Closed, Joining, New, Start
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Member
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
+from operators.etcd.objects import pod as template
+from operators.etcd.objects import resources
+from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.client import Obj
 from tests.unit.etcd.test_golden import GOLDEN
 from tests.unit.etcd.world import SETTINGS, cluster
@@ -62,7 +64,7 @@ def test_every_other_change_restarts_members(path: tuple[Any, ...]) -> None:
     for key in parents:
         part = part[key]
     part[last] = "another"
-    untold = path[-1] in (resources.SERVES, template.TEMPLATE, start.INITIAL_CLUSTER, start.INITIAL_STATE)
+    untold = path[-1] in (resources.SERVES, template.TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
     assert (template.digest(before) == template.digest(after)) is untold
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.versions import SUPPORTED, Version, features, upgrade_refusal
+from operators.etcd.api.versions import SUPPORTED, Version, features, upgrade_refusal
 
 VERSIONS = st.builds(Version, st.just(3), st.sampled_from([minor for _, minor in SUPPORTED]), st.integers(0, 40))
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operators.etcd.log import SNAPSHOT_EACH
+from operators.etcd.membership.raft_log import SNAPSHOT_EACH
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import Stage, Step, apply, later

@@ -6,8 +6,9 @@ import base64
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from operators.etcd import certificates, resources, secrets
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.objects import resources
+from operators.etcd.security import certificates, secrets
 from shared.kubernetes.secrets import content_of
 from shared.pki import certs
 from shared.pki.certs import Certificate

@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from operators.etcd import resources, start, template
-from operators.etcd.api import EtcdCluster
-from operators.etcd.database import Member, Status
-from operators.etcd.layout import layout
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Member, Status
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import REFUSED, Closed, Start
+from operators.etcd.membership.layout import layout
+from operators.etcd.objects import pod as template
+from operators.etcd.objects import resources
 from operators.etcd.observe import Observed, Place, is_barren
 from operators.etcd.plan import Planner
-from operators.etcd.secrets import Secrets
+from operators.etcd.security.secrets import Secrets
 from operators.etcd.settings import Settings
-from operators.etcd.start import REFUSED, Closed, Start
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Action, Plan
@@ -211,7 +213,7 @@ def _with_template(place: Place, stateful_set: Obj, digest: str, spot: At) -> Pl
     made = stateful_set["spec"]["template"]
     annotations = made["metadata"]["annotations"] | {template.TEMPLATE: "an earlier one" if spot.old else digest}
     if spot.start is not None:
-        annotations |= start.annotated(cluster(), spot.start)
+        annotations |= bootstrap.annotated(cluster(), spot.start)
     about = {"labels": made["metadata"]["labels"], "annotations": annotations}
     return replace(
         place, pod_obj={**place.pod_obj, "spec": made["spec"], "metadata": place.pod_obj["metadata"] | about}
@@ -240,7 +242,7 @@ def replicas_and_start(made: Plan) -> tuple[int, str]:
     for action in made.actions:
         obj = getattr(action, "obj", {})
         if type(action).__name__ == "Apply" and obj.get("kind") == "StatefulSet":
-            state, listed = start.of(obj["spec"]["template"])
+            state, listed = bootstrap.of(obj["spec"]["template"])
             ours = [name for entry in listed.split(",") if (name := entry.split("=")[0]).startswith("demo-")]
             return obj["spec"]["replicas"], f"{state} {' '.join(ours)}".strip()
     raise AssertionError("the plan has no StatefulSet")

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-import operators.etcd.states
+import operators.etcd.resource_metrics
 import operators.memcached.states
 import operators.redis.resource_metrics
 from operators.etcd import __main__ as etcd
@@ -26,7 +26,7 @@ from shared.status.resource_metrics import State
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 OWN = {
     memcached.OPERATOR.name: operators.memcached.states.STATES,
-    etcd.OPERATOR.name: operators.etcd.states.STATES,
+    etcd.OPERATOR.name: operators.etcd.resource_metrics.STATES,
     redis.OPERATOR.name: operators.redis.resource_metrics.STATES,
 }
 STATES: tuple[State, ...] = (*resource_metrics.STATES, *(state for own in OWN.values() for state in own))

@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.backup import SCHEDULED, EtcdBackup
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
-from operators.etcd.backup_api import SCHEDULED, EtcdBackup
-from operators.etcd.database import Status
+from operators.etcd.client.server import Status
 from shared.kubernetes.client import Obj
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup import pods, program
 from operators.etcd.backup.observe import Observed, Source, choose
 from operators.etcd.backup.plan import ATTEMPTS, BACKOFF, Planner
-from operators.etcd.backup_api import EtcdBackup
-from operators.etcd.database import CORRUPT
+from operators.etcd.client.server import CORRUPT
 from operators.etcd.settings import Settings
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem

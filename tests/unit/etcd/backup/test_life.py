@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import api, resources, template
 from operators.etcd.__main__ import backups
+from operators.etcd.api import resource as api
+from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.backup.plan import ATTEMPTS, BACKOFF
-from operators.etcd.backup_api import API, EtcdBackup
-from operators.etcd.secrets import Secrets
-from operators.etcd.start import New
+from operators.etcd.membership.bootstrap import New
+from operators.etcd.objects import pod as template
+from operators.etcd.objects import resources
+from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, NotFound, Obj
 from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.harness import NAMESPACE, Harness

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.backup import bolt, places, pods, program, work
+from operators.etcd.api.snapshot_stores import S3, VolumeStore
+from operators.etcd.backup import bolt, locations, pods, program, work
 from operators.etcd.backup.bolt import Contents
 from operators.etcd.backup.store import AccessDenied
-from operators.etcd.database import Access, Denied, Endpoint, Status, Unreachable
-from operators.etcd.stores import S3, VolumeStore
+from operators.etcd.client.server import Access, Denied, Endpoint, Status, Unreachable
 from shared.observability import logs
 from tests.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 from tests.unit.etcd.backup.test_snapshot import sealed
@@ -115,7 +115,7 @@ def test_it_shows_what_the_mounted_files_hold(tmp_path: Path) -> None:
 
 
 def test_a_bucket_is_reached_with_the_secrets_keys(tmp_path: Path, objects: ObjectStore) -> None:
-    for key, text in zip(places.KEYS, (ACCESS_KEY, SECRET_KEY), strict=True):
+    for key, text in zip(locations.KEYS, (ACCESS_KEY, SECRET_KEY), strict=True):
         (tmp_path / key).write_text(f"{text}\n")
     bucket = objects.bucket()
     given = [f"--s3-bucket={bucket}", f"--s3-endpoint={objects.url}", f"--s3-credentials={tmp_path}", "--s3-prefix=x"]

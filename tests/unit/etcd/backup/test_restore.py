@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import start
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import pods
 from operators.etcd.backup.restore import FINAL, LATER, restore_data, restore_status
 from operators.etcd.backup.view import BackupView, Snapshot
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, New
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
-from operators.etcd.start import Closed, New
-from operators.etcd.stores import S3, VolumeStore
 from shared.kubernetes.client import Obj
 from shared.kubernetes.secrets import Problem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Progress, Step
@@ -282,9 +282,9 @@ def test_data_is_told_apart_by_where_it_came_from() -> None:
 # When it is asked for too late.
 
 
-def begun(how: start.Start, **more: Any) -> Observed:
+def begun(how: bootstrap.Start, **more: Any) -> Observed:
     """There is a StatefulSet already."""
-    template = {"metadata": {"annotations": start.annotated(cluster(), how)}}
+    template = {"metadata": {"annotations": bootstrap.annotated(cluster(), how)}}
     return replace(world(), stateful_set={"spec": {"replicas": 1, "template": template}}, **more)
 
 

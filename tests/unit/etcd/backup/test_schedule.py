@@ -9,12 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd import api, backup_api
-from operators.etcd.api import EtcdCluster
+from operators.etcd.api import backup as backup_api
+from operators.etcd.api import resource as api
+from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.schedule import FAILED_KEPT, backup_status, failing, schedule_backups
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
-from operators.etcd.backup_api import API, SCHEDULED, EtcdBackup
 from operators.etcd.observe import Observed
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import key_of

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from operators.etcd.__main__ import backups, clusters
-from operators.etcd.api import EtcdCluster
-from operators.etcd.backup import places, view
+from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.snapshot_stores import S3, VolumeStore
+from operators.etcd.backup import locations, view
 from operators.etcd.backup.observe import observer
-from operators.etcd.backup_api import API, SCHEDULED, EtcdBackup
-from operators.etcd.stores import S3, VolumeStore
 from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kube, Obj
 from shared.kubernetes.secrets import Problem
 from shared.runtime.queue import Key
@@ -52,7 +52,7 @@ class Cluster:
         self.has(SECRET, "keys", data={key: base64.b64encode(text.encode()).decode() for key, text in keys.items()})
 
     async def problem(self, store: VolumeStore | S3) -> Problem | None:
-        return await places.problem(self.kube, "default", "spec.destination", store)
+        return await locations.problem(self.kube, "default", "spec.destination", store)
 
     async def view(self, resource: EtcdCluster) -> view.BackupView:
         cache = CLUSTERS.cache(lambda _: None)
@@ -65,10 +65,10 @@ class Cluster:
 
 
 def test_where_a_file_is_is_told_in_one_line() -> None:
-    assert places.location(STORE, "demo-1/a.db") == "volume://snapshots/etcd/demo-1/a.db"
-    assert places.location(VolumeStore(claim_name="c"), "a.db") == "volume://c/a.db"
-    assert places.location(BUCKETED, "demo-1/a.db") == "s3://orders/etcd/demo-1/a.db"
-    assert places.location(S3(bucket="orders", credentials_secret="k"), "a.db") == "s3://orders/a.db"
+    assert locations.location(STORE, "demo-1/a.db") == "volume://snapshots/etcd/demo-1/a.db"
+    assert locations.location(VolumeStore(claim_name="c"), "a.db") == "volume://c/a.db"
+    assert locations.location(BUCKETED, "demo-1/a.db") == "s3://orders/etcd/demo-1/a.db"
+    assert locations.location(S3(bucket="orders", credentials_secret="k"), "a.db") == "s3://orders/a.db"
 
 
 async def test_a_volume_that_is_not_there_is_named() -> None:

@@ -28,7 +28,7 @@ from operators.etcd.backup.store import (
 )
 from operators.etcd.backup.volume import Volume
 from operators.etcd.backup.work import Order
-from operators.etcd.database import Status, Unreachable
+from operators.etcd.client.server import Status, Unreachable
 from tests.unit.etcd.backup.states import names_in
 from tests.unit.etcd.backup.test_snapshot import sealed
 

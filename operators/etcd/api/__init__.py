@@ -1,0 +1,1 @@
+"""The EtcdCluster and EtcdBackup resources: specs, rules, warnings and versions."""

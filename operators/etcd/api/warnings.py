@@ -1,0 +1,124 @@
+"""What works and is yet unwise in an EtcdCluster: warnings that kubectl shows when it is applied. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operators.etcd.api.spec import GIB, LARGEST_QUOTA, MIB
+from operators.etcd.api.versions import CORRUPTING
+from shared.api.podspec import smaller
+from shared.kubernetes.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from operators.etcd.api.resource import EtcdCluster
+
+_MOST_MEMBERS = 7
+
+
+def unwise(resource: EtcdCluster) -> list[str]:
+    """A sentence for each."""
+    return [*_of_size(resource), *_of_storage(resource), *_of_version(resource), *_of_safety(resource)]
+
+
+def lost_by(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
+    """A sentence for each thing that a change gives up."""
+    said, version = [], resource.version
+    running = before.recorded_version
+    if running is not None and running.series == version.series and version < running:
+        said.append(f"spec.version: {version} is older than {running}, which runs: its defects come back with it.")
+    size, former = resource.spec.size, before.spec.size
+    if _spared(size) < _spared(former):
+        said.append(f"spec.size: {former} members survive the loss of {_spared(former)}, {size} of {_spared(size)}.")
+    return said
+
+
+def _spared(size: int) -> int:
+    """How many of so many members may be lost."""
+    return (size - 1) // 2
+
+
+def _of_size(resource: EtcdCluster) -> list[str]:
+    size, budget, said = resource.spec.size, resource.spec.pod_disruption_budget, []
+    if size % 2 == 0:
+        said.append(
+            f"spec.size: {size} members survive the loss of {_spared(size)}, as {size - 1} would, and one more can "
+            f"fail. Give {size - 1} or {size + 1}."
+        )
+    if size > _MOST_MEMBERS:
+        said.append(
+            f"spec.size: each write waits for {size // 2 + 1} of {size} members, and survives the loss of "
+            f"{_spared(size)}; {_MOST_MEMBERS} are the most that etcd advises."
+        )
+    if budget is None:
+        return said
+    if budget.keeps_all(size):
+        said.append(
+            f"spec.podDisruptionBudget: with {size} members it lets none be evicted, so that no node of theirs can be "
+            "drained. Give maxUnavailable: 1."
+        )
+    elif budget.evictable(size) > _spared(size) > 0:
+        said.append(
+            f"spec.podDisruptionBudget: it lets {budget.evictable(size)} of {size} members be evicted at once, and the "
+            f"cluster survives the loss of {_spared(size)}. Give maxUnavailable: {_spared(size)} at most."
+        )
+    return said
+
+
+def _of_storage(resource: EtcdCluster) -> list[str]:
+    spec, said = resource.spec, []
+    storage, quota = spec.storage, spec.quota_backend_bytes
+    if storage.medium == "Memory":
+        if spec.size == 1:
+            said.append(
+                "spec.storage.medium: one member in Memory loses everything with its pod: at a drain, a change, a "
+                "node's restart. Give three members, or medium Volume."
+            )
+        if smaller(spec.resources.limits.get("memory", storage.size), storage.size):
+            said.append(
+                f"spec.resources.limits: memory {spec.resources.limits['memory']} is below storage.size "
+                f"{storage.size}, which is memory, too: the container would be killed before its data is large."
+            )
+    if quota is not None and quota > LARGEST_QUOTA:
+        said.append(
+            f"spec.quotaBackendBytes: {quota} is above {LARGEST_QUOTA} (8Gi), the most that etcd advises: members take "
+            "minutes to start, and to be replaced."
+        )
+    if quota is not None and parse_quantity(storage.size) < spec.needed_storage:
+        said.append(
+            f"spec.quotaBackendBytes: with {quota} a volume needs {_rounded(spec.needed_storage)}, for its log and for "
+            "a second copy while it is defragmented or sent whole to a member, and storage.size is "
+            f"{storage.size}. Raise storage.size, or lower the quota."
+        )
+    return said
+
+
+def _rounded(size: int) -> str:
+    return f"{-(-size // GIB)}Gi" if size > GIB else f"{-(-size // MIB)}Mi"
+
+
+def _of_version(resource: EtcdCluster) -> list[str]:
+    version, (first, last) = resource.version, CORRUPTING
+    if first <= version <= last:
+        return [
+            f"spec.version: {first} to {last} can lose acknowledged writes when a member is killed "
+            "(https://github.com/etcd-io/etcd/issues/13766). Give 3.5.26 or newer."
+        ]
+    if version < first:
+        return [
+            f"spec.version: {version} compares no data among members, and members of it are not ready while the quota "
+            "is used up. Go to 3.5, then to 3.6."
+        ]
+    return []
+
+
+def _of_safety(resource: EtcdCluster) -> list[str]:
+    spec, said = resource.spec, []
+    if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
+        said.append("spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode.")
+    if spec.auto_compaction is None:
+        said.append(
+            "spec.autoCompaction: without it every former value is kept, until a client compacts or the quota is used "
+            "up; and members compare only what was compacted. Give retention, such as 1h, unless your clients compact, "
+            "as Kubernetes does."
+        )
+    return said

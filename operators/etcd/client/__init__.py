@@ -1,0 +1,1 @@
+"""The client of one etcd member: the JSON gateway, responses and commands."""

@@ -1,0 +1,194 @@
+"""Reads the answers of etcd's JSON gateway; pure.
+
+In it, numbers of 64 bits are strings, bytes are base64, and what is zero or empty is left out.
+
+Source: https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/, https://etcd.io/docs/v3.6/dev-guide/apispec/
+
+Every reader raises one of `ODD` where the answer is not etcd's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+from operators.etcd.client.server import (
+    Alarm,
+    Denied,
+    EtcdError,
+    HashKV,
+    Member,
+    Members,
+    NoLeader,
+    NoSpace,
+    NoSuchMember,
+    NotInSync,
+    Progress,
+    Refused,
+    Status,
+    Unauthenticated,
+    Unhealthy,
+    Unreachable,
+    Unsupported,
+)
+
+ODD = (LookupError, TypeError, ValueError, AttributeError)
+
+_MEANINGS: tuple[tuple[str, type[EtcdError]], ...] = (
+    ("unhealthy cluster", Unhealthy),
+    ("not enough started members", Unhealthy),
+    ("in sync with leader", NotInSync),
+    ("member not found", NoSuchMember),
+    ("database space exceeded", NoSpace),
+    ("no leader", NoLeader),
+    ("leader changed", NoLeader),
+    ("request timed out", NoLeader),
+    ("deadline exceeded", NoLeader),
+    ("server stopped", Unreachable),
+    ("supported for learner", Refused),
+    ("not capable", Refused),
+    ("user name is empty", Unauthenticated),
+    ("invalid auth token", Unauthenticated),
+    ("revision of auth store is old", Unauthenticated),
+    ("authentication failed", Denied),
+    ("permission denied", Denied),
+    ("CommonName", Denied),
+)
+"""What etcd's sentences mean. They are the same from 3.4 to 3.7; codes are not: 3.6 gives some others than 3.5, and
+what no code is declared for comes as Unknown. Source: go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go."""
+
+_UNAVAILABLE = 14
+"""gRPC's code; with it, etcd's own sentences are among `_MEANINGS`."""
+
+_UNKNOWN_HERE = ("Not Found", "Not Implemented", "404 page not found", "unknown method", "unknown service")
+
+_HINTS = (
+    ("404 page not found", "its JSON gateway is off: leave --enable-grpc-gateway on"),
+    (
+        "CommonName",
+        "with users, its gateway takes no client certificate that bears a common name: issue it without one",
+    ),
+    ("HTTP request to an HTTPS server", "it expects TLS"),
+    (
+        "tls: bad certificate",
+        "it must be able to show its certificate to itself: issue it for client auth, too (extended key usage)",
+    ),
+    ("user name is empty", "it asks for a user and a password"),
+    ("supported for learner", "it is a learner, which is asked for nothing but its status"),
+)
+"""What mends some refusals, by what they say."""
+
+
+def refusal(body: bytes) -> tuple[type[EtcdError], str]:
+    """What an answer means whose HTTP status is not 200, and a clause that tells it."""
+    text = _said(body)
+    hint = next((hint for words, hint in _HINTS if words in text), "")
+    shown = f"{text} ({hint})" if hint else text
+    if known := next((kind for words, kind in _MEANINGS if words in text), None):
+        return known, shown
+    if any(text.startswith(words) for words in _UNKNOWN_HERE):
+        return Unsupported, shown
+    return (Refused if _is_servers(body) else Unreachable), shown or "nothing"
+
+
+def _is_servers(body: bytes) -> bool:
+    """Whether etcd said it, and not its gateway, which did not reach the server behind it; nor somebody else."""
+    try:
+        return bool(json.loads(body).get("code") != _UNAVAILABLE)
+    except (ValueError, AttributeError):
+        return False
+
+
+def _said(body: bytes) -> str:
+    """The sentence in an error: `message` from 3.6 on, before `error`, too; in a stream it is one deeper."""
+    text = body.decode(errors="replace").strip()
+    try:
+        found = json.loads(text)
+        while isinstance(found, dict):
+            found = found.get("message") or found["error"]
+    except (ValueError, LookupError):
+        found = text
+    said = " ".join(str(found).split())
+    return said if len(said) <= 300 else f"{said[:300]}…"
+
+
+def status(answer: Any) -> Status:
+    """Of /v3/maintenance/status."""
+    header = answer["header"]
+    return Status(
+        cluster_id=int(header["cluster_id"]),
+        member_id=int(header["member_id"]),
+        leader=_number(answer, "leader"),
+        version=str(answer["version"]),
+        revision=_number(header, "revision"),
+        raft_term=_number(answer, "raftTerm"),
+        raft_index=_number(answer, "raftIndex"),
+        raft_applied=_number(answer, "raftAppliedIndex"),
+        db_size=_number(answer, "dbSize"),
+        db_in_use=_number(answer, "dbSizeInUse"),
+        learner=bool(answer.get("isLearner", False)),
+        errors=tuple(map(str, answer.get("errors", ()))),
+    )
+
+
+_METRIC = re.compile(
+    r'^(?:etcd_server_id\{server_id="(?P<id>[0-9a-f]+)"\} 1|etcd_server_proposals_applied_total (?P<applied>\S+)'
+    r"|etcd_debugging_mvcc_current_revision (?P<revision>\S+))$",
+    re.MULTILINE,
+)
+
+
+def progress(text: str) -> Progress:
+    """Of /metrics, the same from 3.4 to 3.7; large numbers are in floating point."""
+    found = {match.lastgroup: match[match.lastgroup] for match in _METRIC.finditer(text) if match.lastgroup}
+    return Progress(int(found["id"], 16), int(float(found["applied"])), int(float(found["revision"])))
+
+
+def members(answer: Any) -> Members:
+    """Of /v3/cluster/member/list."""
+    found = tuple(map(_member, answer["members"]))
+    if not found:
+        raise ValueError("a list without members")
+    return Members(int(answer["header"]["cluster_id"]), found)
+
+
+def added(answer: Any) -> Member:
+    """Of /v3/cluster/member/add."""
+    return _member(answer["member"])
+
+
+def _member(found: Any) -> Member:
+    return Member(
+        id=int(found["ID"]),
+        name=str(found.get("name", "")),
+        peer_urls=tuple(map(str, found["peerURLs"])),
+        learner=bool(found.get("isLearner", False)),
+    )
+
+
+def versions(answer: Any) -> dict[str, str]:
+    """Of /version: `etcdserver`, the server's, and `etcdcluster`, which all members run as, or `not_decided`."""
+    return {name: str(answer[name]) for name in ("etcdserver", "etcdcluster")}
+
+
+def alarms(answer: Any) -> tuple[Alarm, ...]:
+    """Of /v3/maintenance/alarm."""
+    return tuple(Alarm(_number(alarm, "memberID"), str(alarm["alarm"])) for alarm in answer.get("alarms", ()))
+
+
+def hash_kv(answer: Any, asked: int) -> HashKV:
+    """Of /v3/maintenance/hashkv; only 3.6 says itself up to which revision it hashed."""
+    upto = _number(answer, "hash_revision") or asked or _number(answer["header"], "revision")
+    return HashKV(_number(answer, "hash"), upto, _number(answer, "compact_revision"))
+
+
+def piece(line: bytes) -> tuple[bytes, int]:
+    """A line of /v3/maintenance/snapshot: some bytes, and how many of the database are still to come."""
+    result = json.loads(line)["result"]
+    return base64.b64decode(result.get("blob", ""), validate=True), _number(result, "remaining_bytes")
+
+
+def _number(found: Any, name: str) -> int:
+    return int(found.get(name, 0))

@@ -1,0 +1,1 @@
+"""Members: layout, bootstrap, quorum arithmetic and changes."""

@@ -1,0 +1,150 @@
+"""The members' pod. Pure."""
+
+from __future__ import annotations
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.versions import features
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, Start
+from operators.etcd.objects import command_line, resources
+from operators.etcd.objects.command_line import CLIENT_TLS, HOME, PEER_TLS
+from operators.etcd.objects.resources import CLIENT, CLIENTS, COMPONENT, CONTAINER, DATA, METRICS, PEER, SECRETS, SERVES
+from operators.etcd.security.secrets import Secrets
+from shared.api.podspec import SAFE, restricted
+from shared.kubernetes.client import Obj
+from shared.kubernetes.ownership import Owner
+from shared.kubernetes.pods import template_digest
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+
+USER = 65532
+"""The user and group that members run as: no user of a node, and known to images that run as nobody."""
+
+TEMPLATE = "etcd.ydzs.io/template"
+"""Annotation of pods: the digest of the template that they were made from."""
+
+HANDING_OVER = 30
+"""Seconds in which etcd, told to end, answers what it has begun; the leader hands over before."""
+
+STARTING = 900
+"""Seconds until a member must serve: it reads its database, and compares it with others', before it does."""
+
+
+def pod(
+    resource: EtcdCluster, own: Owner, image: str, begins: Start, secrets: Secrets, quota: int | None = None
+) -> Obj:
+    """The template of the members' pods.
+
+    Args:
+        image: etcd's.
+        begins: what a pod with an empty disk may do.
+        secrets: what the members' Secrets hold.
+        quota: bytes that the database may take; None for what the spec says.
+    """
+    spec = resource.spec
+    labels = own.labels(COMPONENT)
+    if isinstance(begins, Closed):  # a member that has no vote yet takes no clients, and what is not recorded must not
+        labels[SERVES] = CLIENTS
+    annotations = spec.annotations | ({SECRETS: secrets.digest} if secrets.digest else {})
+    annotations |= bootstrap.annotated(resource, begins)
+    made: Obj = {
+        "metadata": {"labels": spec.labels | labels, "annotations": annotations},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            # etcd gives the leadership two elections' time to move, and then closes what clients have open.
+            "terminationGracePeriodSeconds": HANDING_OVER + 2 * spec.election_timeout // 1000,
+            # OnRootMismatch, for else the directory that etcd keeps to itself would open to the group at each start.
+            "securityContext": restricted(USER) | {"fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch"},
+            "containers": [_etcd(resource, image, command_line.arguments(resource, quota))],
+            "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
+            **spec.placement(),
+        },
+    }
+    if volumes := _volumes(resource, secrets):
+        made["spec"]["volumes"] = volumes
+    annotations[TEMPLATE] = digest(made)
+    return made
+
+
+def digest(template: Obj) -> str:
+    """Tells templates apart by what a running member would have to be restarted for.
+
+    That is everything but what etcd reads with an empty disk alone, and the label that changes when a member gets its
+    vote.
+    """
+    untold = (TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
+    return template_digest(template, labels=(SERVES,), annotations=untold)
+
+
+def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "command": ["etcd"],
+        "args": arguments,
+        "env": command_line.environment(resource),
+        "ports": [
+            {"name": name, "containerPort": port, "protocol": "TCP"}
+            for name, port in (
+                (CLIENT, resources.CLIENT_PORT),
+                (PEER, resources.PEER_PORT),
+                (METRICS, resources.METRICS_PORT),
+            )
+        ],
+        "resources": resource.spec.container_resources(),
+        **_probes(resource),
+        # What etcd said last, where it left no message of its own: "couldn't find local name" is read from there.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": SAFE,
+        "volumeMounts": _mounts(resource),
+    }
+
+
+def _probes(resource: EtcdCluster) -> Obj:
+    """When a member starts, serves, and hangs.
+
+    Ready is who can read what a quorum agreed on. A full database makes nobody unready: reads and deletions go on.
+    Alive is who can read its own keys: no quorum is asked for, nor an alarm, for no restart mends these; and a
+    defragmentation, which lets nobody read, has its minutes.
+    """
+    able = features(resource.version)
+    full = "?exclude=NOSPACE" if able.exclude_alarms else ""
+    ready: Obj = {"httpGet": {"path": f"/health{full}", "port": METRICS, "scheme": "HTTP"}}
+    alive: Obj = {"tcpSocket": {"port": CLIENT}}
+    if able.serializable_health and able.exclude_alarms:
+        path = "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"
+        alive = {"httpGet": {"path": path, "port": METRICS, "scheme": "HTTP"}}
+    return {
+        "startupProbe": {**alive, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTING},
+        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
+        "livenessProbe": {**alive, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
+    }
+
+
+def _mounts(resource: EtcdCluster) -> list[Obj]:
+    mounts: list[Obj] = [{"name": DATA, "mountPath": HOME}]
+    if resource.spec.tls.mode != "none":
+        mounts += [
+            {"name": "client-tls", "mountPath": CLIENT_TLS, "readOnly": True},
+            {"name": "peer-tls", "mountPath": PEER_TLS, "readOnly": True},
+        ]
+    return mounts
+
+
+def _volumes(resource: EtcdCluster, secrets: Secrets) -> list[Obj]:
+    volumes: list[Obj] = []
+    storage, tls = resource.spec.storage, resource.spec.tls
+    if storage.medium == "Memory":
+        volumes.append({"name": DATA, "emptyDir": {"medium": "Memory", "sizeLimit": storage.size}})
+    if tls.mode != "none":
+        volumes += [
+            _tls_volume("client-tls", resources.server_secret(resource), secrets),
+            _tls_volume("peer-tls", resources.peer_secret(resource), secrets),
+        ]
+    return volumes
+
+
+def _tls_volume(volume: str, name: str, secrets: Secrets) -> Obj:
+    keys = {CERTIFICATE_KEY: CERTIFICATE_KEY, PRIVATE_KEY: PRIVATE_KEY, secrets.authority_key: AUTHORITY_KEY}
+    items = [{"key": key, "path": path} for key, path in keys.items()]
+    return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o440, "items": items}}

@@ -1,0 +1,238 @@
+"""Room on disk: what is done when the space quota is used up, and defragmentation by the clock. Pure.
+
+etcd keeps every revision of every key until it is compacted away, and its file never shrinks until it is defragmented.
+Once a member's file reaches the quota, the alarm NOSPACE holds for the whole cluster, and nothing but deletions is
+taken. What to do then is etcd's own advice: compact, defragment every member, disarm.
+
+A member that is being defragmented answers nobody. So it is one at a time, the leader last, and only while every other
+voter takes part.
+
+Source: https://etcd.io/docs/v3.6/op-guide/maintenance/ (space quota, defragmentation)
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.commands import Compact, Defragment, Disarm
+from operators.etcd.client.server import NOSPACE
+from operators.etcd.membership import quorum
+from operators.etcd.objects.resources import CONTAINER, endpoint
+from operators.etcd.observe import Observed, Place, endpoints
+from shared.api.schedule import last_due
+from shared.runtime.plan import PASS, Progress, Step
+from shared.status.conditions import READY, announced, condition
+
+OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"
+
+ROOM = 0.9
+"""Part of the quota below which every member's file must be before writes are let in again: the alarm would be back at
+once, and each time round costs history and a pause of every member."""
+
+GAIN = 0.05
+"""Part of a file that another member's shows not to be in use, from which on its own must be free, too."""
+
+COMPACT_BYTES, COMPACT_PART = 64 * 2**10, 0.001
+"""What is free in a file that was just defragmented: 16 KiB were, of 66 MiB."""
+
+SMALLEST = 100 * 2**20
+"""Bytes of a file below which it is not defragmented by the clock: there is nothing to gain.
+
+Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defragcontroller.
+"""
+
+QUOTA_FLAG = "--quota-backend-bytes="
+
+LATER = 30.0
+"""Seconds until members are looked at again, while somebody else must do something."""
+
+
+def relieve_full_disk(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """A used-up quota is relieved: forget history, give back what that frees, let writes in again.
+
+    Compaction forgets former revisions of keys, which nobody asked to be forgotten. It is done all the same: a cluster
+    that takes no writes is down for most who use it; etcd's documentation gives no other way; and no watcher misses
+    anything that it was not behind already, for nothing is written meanwhile. It is said before it is done (an event
+    with the revision), and not done at all where a raised quota is enough.
+
+    What no defragmentation can give back is said, and nothing is tried again and again: `QuotaExceeded`. It does not
+    block the chain, for raising the quota replaces pods; what must not happen meanwhile asks `seen.is_full`.
+    """
+    if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster refuses compaction, too
+        return PASS
+    crowded = [place for place in _measured(seen) if _size(place) > ROOM * quota(resource, place)]
+    if not crowded:
+        calls = [
+            Disarm(endpoints(resource, seen), seen.secrets.access, alarm)
+            for alarm in seen.alarms
+            if alarm.kind == NOSPACE
+        ]
+        return Step.wait(OUT_OF_SPACE, "There is room again in every member: writes are let in.", *calls)
+    if all(_size(place) <= ROOM * resource.spec.quota for place in crowded):
+        names = ", ".join(place.name for place in crowded)
+        message = (
+            f"{names}: still with the former quota, {_mib(quota(resource, crowded[0]))}, which is used up. The new"
+        )
+        return _say("RaisingQuota", f"{message} one counts once their pods are replaced; writes are let in afterwards.")
+    leader = seen.leader
+    if leader is None or leader.status is None:
+        return PASS
+    if not seen.compacted:
+        revision = leader.status.revision
+        message = (
+            f"{_fullest(resource, crowded)}: etcd takes no writes. To make room, history before revision {revision} is "
+            "forgotten (compaction), and members are defragmented one by one."
+        )
+        call = Compact(endpoints(resource, seen), seen.secrets.access, revision)
+        return announced(resource.obj, Step.wait(OUT_OF_SPACE, message, call))
+    return _make_room(resource, seen, crowded)
+
+
+def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Place]) -> Step:
+    """Defragment the next member for which it helps; history is compacted by now.
+
+    What members say to be in use is no less than what is, but may be more for long: pages that compaction freed count
+    as free only some commits later, and a full cluster commits next to nothing. All hold the same keys, so the least
+    that anybody says is nearest to the truth; and whoever has just been defragmented tells it.
+    """
+    fullest = f"{_fullest(resource, crowded)}: etcd takes no writes."
+    voters = [place for place in crowded if place in seen.healthy_voters]
+    if not voters:
+        return _say(OUT_OF_SPACE, f"{fullest} It can be defragmented once it takes part and has a vote.")
+    least = min(_in_use(place) for place in seen.healthy_voters)
+    known = any(map(_is_compact, seen.healthy_voters)) or condition(resource.obj, READY).get("reason") == QUOTA_EXCEEDED
+    helped = [place for place in voters if _helps(resource, place, least, known=known)]
+    if helped:
+        place = _next(seen, helped)
+        if place.member is None or not seen.others_healthy(place.member):
+            message = f"{fullest} Defragmentation, for which a member answers nobody, waits for"
+            return _say(OUT_OF_SPACE, f"{message} {quorum.names(seen, seen.down)}, which is down.")
+        message = f"{fullest} {place.name} is being defragmented."
+        return Step.wait(OUT_OF_SPACE, message, Defragment((endpoint(resource, place),), seen.secrets.access))
+    place = min(voters, key=lambda place: quota(resource, place))
+    return _say(
+        QUOTA_EXCEEDED,
+        f"{place.name} has {_mib(least)} in use of its quota of {_mib(quota(resource, place))}; history is "
+        "compacted, and defragmentation gives back no more: etcd takes nothing but deletions. Delete keys, or raise "
+        f"spec.quotaBackendBytes (now {resource.spec.quota}).",
+    )
+
+
+def _helps(resource: EtcdCluster, place: Place, least: int, *, known: bool) -> bool:
+    """Whether a member may have room once it is defragmented.
+
+    Args:
+        least: bytes that anybody says to be in use.
+        known: whether these are really in use, so that nobody need be defragmented to find out.
+    """
+    if least > ROOM * quota(resource, place):
+        return not known
+    return not _is_compact(place) or _size(place) - least >= GAIN * _size(place)
+
+
+def _is_compact(place: Place) -> bool:
+    """Whether a file holds nothing but what is in use, as after a defragmentation; tried with 3.4 to 3.7."""
+    return _free(place) <= max(COMPACT_BYTES, COMPACT_PART * _size(place))
+
+
+def defragment(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """When the schedule says so, members of whose file much is free give it back: one, then all are looked at again.
+
+    It waits while anything is the matter with the cluster; a moment that passes meanwhile is made up for, once.
+    """
+    if _due(resource, now) is None or not _calm(seen):
+        return PASS
+    fragmented = _fragmented(resource, seen)
+    if not fragmented:
+        return PASS
+    place = _next(seen, fragmented)
+    return Step.do(Defragment((endpoint(resource, place),), seen.secrets.access))
+
+
+def last_defragmentation(resource: EtcdCluster, seen: Observed, now: datetime) -> str | None:
+    """status.lastDefragmentation: up to which moment the schedule was followed; None if there is nothing to say.
+
+    It begins with the time at which the schedule was first seen, so that a new one waits for its first moment; and
+    it moves to a moment that was due once no member is left to be defragmented for it.
+    """
+    recorded: str | None = resource.reported.get("lastDefragmentation")
+    if resource.spec.defragmentation is None:
+        return recorded
+    if recorded is None:
+        return _rfc3339(now)
+    due = _due(resource, now)
+    handled = due is not None and _calm(seen) and not _fragmented(resource, seen)
+    return _rfc3339(due) if due is not None and handled else recorded
+
+
+def quota(resource: EtcdCluster, place: Place) -> int:
+    """The quota in bytes that a member runs with: its pod's, which may be older than the spec's."""
+    containers = ((place.pod_obj or {}).get("spec") or {}).get("containers") or ()
+    for container in containers:
+        for argument in (container.get("args") or ()) if container["name"] == CONTAINER else ():
+            if argument.startswith(QUOTA_FLAG):
+                return int(argument.removeprefix(QUOTA_FLAG))
+    return resource.spec.quota
+
+
+def _due(resource: EtcdCluster, now: datetime) -> datetime | None:
+    wanted, recorded = resource.spec.defragmentation, resource.reported.get("lastDefragmentation")
+    if wanted is None or recorded is None:
+        return None
+    return last_due(wanted.schedule, datetime.fromisoformat(recorded), now)
+
+
+def _calm(seen: Observed) -> bool:
+    """Whether every member is a voter that takes part, and none complains."""
+    return bool(seen.members) and not (seen.alarms or seen.learner or seen.down)
+
+
+def _fragmented(resource: EtcdCluster, seen: Observed) -> list[Place]:
+    wanted = resource.spec.defragmentation
+    if wanted is None:
+        return []
+    return [
+        place
+        for place in seen.healthy_voters
+        if _size(place) >= SMALLEST and 100 * _free(place) >= wanted.threshold * _size(place)
+    ]
+
+
+def _next(seen: Observed, places: list[Place]) -> Place:
+    return min(places, key=lambda place: (place is seen.leader, place.number))
+
+
+def _measured(seen: Observed) -> list[Place]:
+    """Places of members, voters or not, that said how large their file is."""
+    return [place for place in seen.places if place.member is not None and place.status is not None]
+
+
+def _size(place: Place) -> int:
+    return place.status.db_size if place.status else 0
+
+
+def _in_use(place: Place) -> int:
+    return place.status.db_in_use if place.status else 0
+
+
+def _free(place: Place) -> int:
+    return _size(place) - _in_use(place)
+
+
+def _fullest(resource: EtcdCluster, places: list[Place]) -> str:
+    place = max(places, key=_size)
+    return f"{place.name} has used up its quota of {_mib(quota(resource, place))} with a file of {_mib(_size(place))}"
+
+
+def _say(reason: str, message: str) -> Step:
+    """What keeps writes out, and is not mended here: the rest of the chain may mend it."""
+    return Step((), Progress.UNDERWAY, reason, message, warning=True, requeue=LATER)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.0f} MiB"
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

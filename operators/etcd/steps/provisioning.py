@@ -1,0 +1,93 @@
+"""Steps that keep what members need around them: names, budget, Secrets, room on their volumes. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.objects import resources
+from operators.etcd.objects.command_line import QUOTA
+from operators.etcd.objects.resources import COMPONENT, SECRETS
+from operators.etcd.observe import Observed
+from operators.etcd.security import certificates
+from operators.etcd.settings import Settings
+from shared.api.podspec import smaller
+from shared.kubernetes.client import SERVICE, annotation
+from shared.pki import keyring
+from shared.pki.issuing import Issuing
+from shared.runtime.plan import PASS, Apply, Step
+from shared.steps import provisioning
+
+REFUSAL = "etcd.ydzs.io/growth-refused"
+"""Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
+
+
+def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
+    """Members find each other by their names before they are ready, and clients those that take them."""
+    own = resources.owner(resource, settings.operator)
+    return Step.do(
+        Apply(SERVICE, resources.headless_service(resource, own)),
+        Apply(SERVICE, resources.client_service(resource, own)),
+    )
+
+
+def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
+    wanted = resources.disruption_budget(resource, resources.owner(resource, settings.operator))
+    return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
+
+
+def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
+    own = resources.owner(resource, settings.operator)
+    if resource.spec.tls.mode == "certManager":
+        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
+    if resource.spec.tls.mode != "self":
+        return PASS
+    life = timedelta(seconds=settings.certificate_lifetime)
+    authority, found = resources.authority_secret(resource), seen.secrets.found
+    return provisioning.keep_certificates(
+        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life)
+    )
+
+
+def _started_with(seen: Observed) -> str:
+    """The digest of Secrets that every pod was made for, and those to come will be; empty if they differ."""
+    made = [place.pod_obj for place in seen.places if place.pod_obj is not None]
+    if seen.stateful_set is not None:
+        made.append(seen.stateful_set["spec"]["template"])
+    digests = {annotation(obj, SECRETS) for obj in made}
+    return digests.pop() if len(digests) == 1 and seen.stateful_set is not None else ""
+
+
+def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """What members cannot start without is there; members that run are left as they are."""
+    return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
+
+
+def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Volumes are as large as the spec asks; they never get smaller."""
+    if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
+        return PASS
+    return provisioning.grow_volumes(
+        [place.volume for place in seen.places if place.volume],
+        seen.stateful_set,
+        resource.spec.storage.size,
+        now,
+        refusal=REFUSAL,
+        remake=seen.members is not None and bool(resource.recorded_cluster_id),
+    )
+
+
+def quota(resource: EtcdCluster, seen: Observed) -> int:
+    """Bytes that a member's database may take: no more than before until every volume has the room that goes with it.
+
+    A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
+    """
+    wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
+    volumes = [place.volume for place in seen.places if place.volume and provisioning.is_bound(place.volume)]
+    if template is None or not any(smaller(provisioning.capacity(volume), storage.size) for volume in volumes):
+        return wanted
+    (container,) = template["spec"]["template"]["spec"]["containers"]
+    before = [argument for argument in container["args"] if argument.startswith(QUOTA)]
+    return min([wanted, *(int(argument.removeprefix(QUOTA)) for argument in before)])

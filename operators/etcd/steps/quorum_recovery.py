@@ -1,0 +1,294 @@
+"""After a quorum was lost for good: what is said, and how a cluster goes on with what a survivor has. Pure.
+
+Members that are away come back by themselves, with all that they had: their pods may all be gone, and nothing is lost.
+A quorum is lost for good only where so many *volumes* are gone that the rest is no majority. Then nobody can tell
+whether something that a client was told to be written is on none of the volumes that are left. So it is never mended
+without a person who allows just this:
+
+1. `QuorumLost` says which members are lost, and which survivor has most; status.recovery.token stands for exactly
+   that: another loss, or another survivor, has another token.
+2. spec.recovery.confirm = the token allows it. Up to here a quorum that comes back ends it all.
+3. All members stop, in good order, so that everything is in their files (the StatefulSet has 0 replicas).
+4. A pod makes a new cluster of the survivor's database on its own volume: one rename, before which nothing was changed.
+   The former data directory stays beside it, as data.before-TOKEN.
+5. The survivor starts as the only member of that cluster, whose id follows from the token, and is recorded.
+6. The others, whose volumes go, join it one by one, as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.objects import resources
+from operators.etcd.observe import Observed
+from operators.etcd.steps.data_loss import Loss, Voter, loss, progress
+from shared.kubernetes.client import POD, Obj, annotation
+from shared.kubernetes.pods import Pod
+from shared.runtime.plan import PASS, Apply, Delete, Progress, Step
+
+QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
+
+SOON, AGAIN = 5.0, 30.0
+"""Seconds until members are asked again: while they may come back, and while a person must act."""
+
+TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
+"""Annotation of a pod that makes data: which recovery (or restore) it is for."""
+
+PodBuilder = Callable[[EtcdCluster, int, str], Obj]
+"""The pod that makes a new cluster of the database at a place (its number), for a recovery (its token)."""
+
+
+def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
+    """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do.
+
+    What was told stays while it is carried out, and until the id of the cluster that it made is recorded.
+    """
+    recorded = _recorded(resource)
+    if recorded and seen.cluster_id and seen.cluster_id == successor(resource):
+        return None
+    if recorded and (executing(resource, seen) or _made(resource, seen)):
+        return recorded
+    found = loss(resource, seen)
+    if found is None or found.survivor is None or not found.token or resource.spec.storage.medium == "Memory":
+        return None
+    _, revision = progress(found.survivor)
+    told = {"token": found.token, "survivor": found.survivor.name, "message": _consequences(found)}
+    return told | ({"revision": revision} if revision else {})
+
+
+def executing(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether members must not run now: a person has allowed a recovery, and the new cluster is not made yet.
+
+    It begins only while the loss is as it was told. Once members have been stopped nobody can tell that any more: what
+    the status says counts then. Taking the confirmation back ends it, until the new cluster is made.
+    """
+    recorded = _recorded(resource)
+    if not recorded or not _confirms(resource, recorded["token"]) or seen.members is not None:
+        return False
+    if _made(resource, seen):
+        return False
+    found = loss(resource, seen)
+    return _stopped(seen) or (found is not None and found.token == recorded["token"])
+
+
+def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
+    """How many replicas the StatefulSet must have for a recovery; None if that is not for it to say."""
+    if seen.members is not None:
+        return None
+    if executing(resource, seen):
+        return 0
+    recorded = _recorded(resource)
+    if recorded and _made(resource, seen):
+        return 1 + (resources.number_of(resource, recorded["survivor"]) or 0)
+    if not _stopped(seen):
+        return None
+    if pod_name(resource) in seen.errands:
+        return 0  # it may hold the volume yet
+    # The confirmation was taken back: all that were there start again.
+    return 1 + max((resources.number_of(resource, member.name) or 0 for member in resource.recorded_members), default=0)
+
+
+def successor(resource: EtcdCluster) -> int:
+    """Id of the cluster that the recovery in the status makes; 0 if there is none."""
+    recorded = _recorded(resource)
+    number = resources.number_of(resource, recorded["survivor"]) if recorded else None
+    if number is None:
+        return 0
+    _, cluster_id = ids(resources.peer_url(resource, number), cluster_token(resource, recorded["token"]))
+    return cluster_id
+
+
+def ids(peer_url: str, token: str) -> tuple[int, int]:
+    """Ids of the member and of the cluster that etcd makes of a new one with a single member.
+
+    They follow from nothing else, so that they are known beforehand.
+    Source: computeMemberID and genID in server/etcdserver/api/membership of 3.4 to 3.7.
+    """
+    member = hashlib.sha1((peer_url + token).encode(), usedforsecurity=False).digest()[:8]
+    cluster = hashlib.sha1(member, usedforsecurity=False).digest()[:8]
+    return int.from_bytes(member, "big"), int.from_bytes(cluster, "big")
+
+
+def cluster_token(resource: EtcdCluster, token: str) -> str:
+    """What the recovery's pod gives to `etcdutl snapshot restore --initial-cluster-token`."""
+    return f"{resource.uid}-{token}"
+
+
+def pod_name(resource: EtcdCluster) -> str:
+    """Name of the recovery's pod."""
+    return f"{resource.name}-recovery"
+
+
+def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """A quorum that is away is waited for; one that is lost for good is recovered if a person allows just that.
+
+    Args:
+        build: makes the pod that does it.
+    """
+    if executing(resource, seen):
+        return _execute(build, resource, seen, now)
+    recorded, pod = _recorded(resource), seen.errands.get(pod_name(resource))
+    if recorded and _made(resource, seen):
+        message = f"The new cluster is made of the data of {recorded['survivor']}, which starts as its only member."
+        return Step.underway(RECOVERING, message, requeue=SOON)
+    if pod is not None:
+        message = f"The pod {pod_name(resource)} is not needed any more: it goes."
+        return Step.wait(RECOVERING, message, *_delete(pod), requeue=SOON)
+    found = loss(resource, seen)
+    if found is None:
+        return PASS
+    return _judge(resource, seen, found) if found.for_good else _await(seen, found)
+
+
+def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Stop all, then make the new cluster of what the survivor has."""
+    recorded, pod = _recorded(resource), seen.errands.get(pod_name(resource))
+    survivor, token = recorded["survivor"], recorded["token"]
+    number = resources.number_of(resource, survivor)
+    running = [place.name for place in seen.places if place.pod_obj is not None]
+    if not _stopped(seen) or survivor in running or number is None:
+        message = f"Recovery {token} is allowed: {', '.join(running)} stop, so that all they know is on their disks."
+        return Step.wait(RECOVERING, message, requeue=SOON)
+    message = f"Recovery {token}: a new cluster is made of the data of {survivor}."
+    if pod is None:
+        return Step.wait(RECOVERING, message, Apply(POD, build(resource, number, token)))
+    if token_of(pod) != token:
+        return Step.wait(RECOVERING, f"{message} The pod of a former one goes first.", *_delete(pod), requeue=SOON)
+    if (pod.get("status") or {}).get("phase") == "Failed":
+        message = f"{message} It failed: {_last_words(pod)} Nothing was changed; it is tried again."
+        actions = _delete(pod) if _ended_for(pod, now) >= AGAIN else ()
+        return Step(actions, Progress.WAITING, "RecoveryFailed", message, warning=True, requeue=SOON)
+    trouble = Pod.of(pod).trouble
+    message = f"{message} Its pod does not start: {trouble}" if trouble else message
+    return Step((), Progress.WAITING, RECOVERING, message, warning=bool(trouble), requeue=SOON)
+
+
+def _judge(resource: EtcdCluster, seen: Observed, found: Loss) -> Step:
+    """What is said of a quorum that is lost for good, until a person allows what can be done."""
+    what = f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: a quorum is lost for good."
+    if found.survivor is None and not found.silent:
+        return Step.stall(
+            "DataLost",
+            f"{what} No other member has any, so there is nothing to go on with. Nothing was changed. Delete this "
+            "resource and create it anew, with spec.restore to begin with a backup, without it to begin empty.",
+        )
+    if found.silent:
+        message = (
+            f"{what} {_silent(seen, found)}: whether one of them has more than the others cannot be told. Bring them "
+            "back; or, if their data is gone, too, delete their volume claims, which says so. Nothing was changed."
+        )
+        return Step((), Progress.UNDERWAY, QUORUM_LOST, message, warning=True, requeue=SOON)
+    assert found.survivor is not None
+    if resource.spec.storage.medium == "Memory":
+        return Step.stall(
+            QUORUM_LOST,
+            f"{what} {found.survivor.name} has its data in memory, and would lose it if it stopped: take an EtcdBackup "
+            "of it now, and restore that into a new EtcdCluster.",
+        )
+    recorded, confirmed = _recorded(resource), resource.spec.recovery
+    if confirmed is not None and confirmed.confirm != found.token:
+        return Step.stall(
+            "TokenRefused",
+            f"{what} spec.recovery.confirm is {confirmed.confirm!r}, and what can be done now has the token "
+            f"{found.token}: {_consequences(found)} Nothing was changed. If that is what you want, confirm that token.",
+        )
+    if confirmed is not None and recorded.get("token") != found.token:
+        return Step.wait(QUORUM_LOST, f"{what} What is to be done is written down first.", requeue=0)
+    return Step(
+        (),
+        Progress.STALLED,
+        QUORUM_LOST,
+        f"{what} {_consequences(found)} To allow it, set spec.recovery.confirm to {found.token}. First make sure that "
+        "no lost member still runs somewhere, such as on a node that is cut off. Nothing was changed.",
+        warning=True,
+        requeue=AGAIN,
+    )
+
+
+def _await(seen: Observed, found: Loss) -> Step:
+    """A quorum that is away, and may come back by itself: who is missing."""
+    lost = f" {_names(found.lost)} lost their data." if found.lost else ""
+    message = (
+        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_silent(seen, found)}.{lost} Nothing is "
+        "lost for good: what is written is on the others' volumes."
+    )
+    return Step((), Progress.UNDERWAY, NO_QUORUM, message, warning=True, requeue=SOON)
+
+
+def _consequences(found: Loss) -> str:
+    assert found.survivor is not None
+    applied, revision = progress(found.survivor)
+    others = len(found.voters) - len(found.lost) - 1
+    more = f", the most of the {others + 1} that are left" if others > 0 else ""
+    return (
+        f"The cluster can go on with what {found.survivor.name} has{more}: revision {revision or 'unknown'}, entry "
+        f"{applied} of the log. What only the lost ones had is lost, and all other members begin anew from it."
+    )
+
+
+def _recorded(resource: EtcdCluster) -> Obj:
+    """status.recovery; empty if nothing stands there."""
+    return resource.reported.get("recovery") or {}
+
+
+def _confirms(resource: EtcdCluster, token: str) -> bool:
+    return resource.spec.recovery is not None and resource.spec.recovery.confirm == token
+
+
+def _stopped(seen: Observed) -> bool:
+    return seen.stateful_set is not None and seen.stateful_set["spec"].get("replicas") == 0
+
+
+def _made(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether the new cluster is made: its pod has ended well, or somebody answers as that cluster."""
+    recorded, pod = _recorded(resource), seen.errands.get(pod_name(resource))
+    if any(place.status and place.status.cluster_id == successor(resource) for place in seen.places):
+        return True
+    ended_well = pod is not None and (pod.get("status") or {}).get("phase") == "Succeeded"
+    return ended_well and token_of(pod or {}) == recorded.get("token")
+
+
+def token_of(pod: Obj) -> str:
+    """Which recovery a pod is for."""
+    return annotation(pod, TOKEN)
+
+
+def _delete(pod: Obj) -> tuple[Delete, ...]:
+    return () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
+
+
+def _ends(pod: Obj) -> list[Obj]:
+    reported = pod.get("status") or {}
+    containers = [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]
+    ends = [(container.get("state") or {}).get("terminated") for container in containers]
+    return [end for end in ends if end and end.get("exitCode")]
+
+
+def _last_words(pod: Obj) -> str:
+    words = [str(end.get("message") or end.get("reason") or "") for end in _ends(pod)]
+    return (words or [str((pod.get("status") or {}).get("message") or "")])[-1].strip() or "it did not say why."
+
+
+def _ended_for(pod: Obj, now: datetime) -> float:
+    """Seconds since a pod failed; since it was made, where the kubelet did not say (evicted)."""
+    times = [end["finishedAt"] for end in _ends(pod) if end.get("finishedAt")]
+    since = max(times, default=pod["metadata"].get("creationTimestamp"))
+    return (now - datetime.fromisoformat(since)).total_seconds() if since else AGAIN
+
+
+def _names(voters: tuple[Voter, ...]) -> str:
+    return ", ".join(voter.name for voter in voters)
+
+
+def _silent(seen: Observed, found: Loss) -> str:
+    """Who is away, each with the reason."""
+    said = []
+    for voter in found.silent:
+        place = seen.named(voter.name)
+        pod = place.pod if place else None
+        why = "it has no pod" if pod is None else pod.trouble or (place.error if place else "") or "it does not answer"
+        said.append(f"{voter.name} is away ({why})")
+    return ", ".join(said) or "All others answer"
