@@ -17,7 +17,7 @@ from e2e.bench.measures import Account, Race, Run, quantile
 from e2e.bench.subject import USER, Subject
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
-from operators.memcached.api import API
+from operators.memcached.api.resource import API
 from shared.api.crd import to_dict
 from shared.kubernetes.client import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
 from shared.kubernetes.transport import BURST

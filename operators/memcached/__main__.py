@@ -9,17 +9,19 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and sys.argv[1:2] == ["exporter"]:
-    from operators.memcached import exporter
+    from operators.memcached.exporter import program
 
-    sys.exit(exporter.main(sys.argv[2:]))
+    sys.exit(program.main(sys.argv[2:]))
 else:
     from functools import partial
 
     import operators
-    from operators.memcached import api, certificates, database
+    from operators.memcached.api import resource
+    from operators.memcached.client import server
     from operators.memcached.observe import Observed, observer
     from operators.memcached.plan import Planner
-    from operators.memcached.states import states
+    from operators.memcached.resource_metrics import states
+    from operators.memcached.security import certificates
     from shared.cli.options import Options
     from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
     from shared.runtime import process
@@ -27,8 +29,8 @@ else:
 
 
 def controller(
-    options: Options, connect: certificates.Connect = database.connect
-) -> Controller[api.Memcached, Observed]:
+    options: Options, connect: certificates.Connect = server.connect
+) -> Controller[resource.Memcached, Observed]:
     """The operator's rooms, put together.
 
     Args:
@@ -43,9 +45,9 @@ def controller(
     )
     return Controller(
         operator=options.operator_name,
-        kind=api.API.kind,
+        kind=resource.API.kind,
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
-        parse=api.Memcached.parse,
+        parse=resource.Memcached.parse,
         observe=observer(connect),
         plan=planner.plan,
         call=partial(certificates.refresh, connect),
@@ -57,9 +59,9 @@ def controller(
 OPERATOR = process.Operator(
     name="memcached-operator",
     image_repository="memcached",
-    crds=(api.API,),
+    crds=(resource.API,),
     controllers=lambda options: (controller(options),),
-    admissions=(api.ADMISSION,),
+    admissions=(resource.ADMISSION,),
 )
 
 if __name__ == "__main__":

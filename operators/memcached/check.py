@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from operators.memcached.api import API
+from operators.memcached.api.resource import API
 from shared.cli import check
 from shared.cli.check import Check, Failed
 from shared.kubernetes.client import Obj

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from operators.memcached.api import Memcached
-from operators.memcached.certificates import Connect, Served, served
-from operators.memcached.resources import WORKLOADS
-from operators.memcached.secrets import Secrets, read
-from operators.memcached.template import CONTAINER
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.pod import CONTAINER
+from operators.memcached.objects.resources import WORKLOADS
+from operators.memcached.security.certificates import Connect, Served, served
+from operators.memcached.security.secrets import Secrets, read
 from shared.kubernetes import ownership
 from shared.kubernetes.client import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
 from shared.kubernetes.pods import Pod

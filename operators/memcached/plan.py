@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from operators.memcached import resources, template
-from operators.memcached.api import Memcached, validate
-from operators.memcached.certificates import PATIENCE, RefreshCertificates
+from operators.memcached.api.resource import Memcached, validate
+from operators.memcached.objects import pod as template
+from operators.memcached.objects import resources
 from operators.memcached.observe import Observed
+from operators.memcached.security.certificates import PATIENCE, RefreshCertificates
 from shared.api.image import Image
 from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text

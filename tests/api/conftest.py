@@ -12,7 +12,7 @@ from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
-from operators.memcached import api as memcached
+from operators.memcached.api import resource as memcached
 from operators.redis.api import resource as redis
 from shared.cli.install import install_crds
 from shared.kubernetes.client import Kube

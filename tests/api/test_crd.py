@@ -13,7 +13,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
-from operators.memcached import api as memcached
+from operators.memcached.api import resource as memcached
 from operators.redis.api import resource as redis
 from shared.api.crd import Resource
 from shared.kubernetes.client import DEPLOYMENT, SECRET, Kind, KubeError, Obj

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from e2e.cluster.controlplane import ControlPlane
-from operators.memcached import resources, template
-from operators.memcached.api import Memcached
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects import pod as template
+from operators.memcached.objects import resources
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
 from tests.api.world import EVERYTHING, World

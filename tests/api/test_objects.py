@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.memcached.secrets import fingerprint
+from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
 from tests.api.running import Operator
 from tests.api.world import MEMCACHED, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.memcached.api import API
+from operators.memcached.api.resource import API
 from shared.kubernetes.client import CRD, Invalid, Obj
 from shared.pki.trust_bundle import MUTATING, VALIDATING
 from tests.api.world import World

@@ -10,7 +10,7 @@ from typing import Any
 from e2e.cluster.controlplane import ControlPlane
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
-from operators.memcached.api import API
+from operators.memcached.api.resource import API
 from operators.redis.api import resource as redis
 from shared.kubernetes.client import (
     AUTOSCALER,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
-from operators.memcached import metrics
+from operators.memcached.exporter import metrics
 from tests.containers.servers import FILES, VERSIONS, Memcached, Servers
 from tests.containers.test_database import CLIENTS, NAME, TLS
 from tests.exporting import Running, Samples, running, samples

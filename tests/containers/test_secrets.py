@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from operators.memcached import database
-from operators.memcached.secrets import LINE, USERS, judge
+from operators.memcached.client import server as database
+from operators.memcached.security.secrets import LINE, USERS, judge
 from tests.containers.servers import FILES, Servers
 from tests.unit.memcached.fleet import secret
 from tests.unit.memcached.world import resource

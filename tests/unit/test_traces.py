@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.client import server as etcd
-from operators.memcached import database as memcached
+from operators.memcached.client import server as memcached
 from operators.redis.client import connection
 from operators.redis.client import server as redis
 from shared.kubernetes.client import Kind, Obj

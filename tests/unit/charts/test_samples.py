@@ -11,8 +11,8 @@ from e2e.cluster.paths import REPOSITORY
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
 from operators.etcd.api.spec import EtcdClusterSpec
-from operators.memcached import api as memcached
-from operators.memcached.spec import MemcachedSpec
+from operators.memcached.api import resource as memcached
+from operators.memcached.api.spec import MemcachedSpec
 from operators.redis.api import resource as redis
 from operators.redis.api.spec import RedisClusterSpec
 from shared.api.spec import Review, SpecModel

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from operators.memcached.database import Section, Unreachable
+from operators.memcached.client.server import Section, Unreachable
 from shared.kubernetes.client import Obj
 from shared.pki import ca, certs
 from shared.testing.harness.harness import NAMESPACE

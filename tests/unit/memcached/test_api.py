@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from operators.memcached.api import API, Memcached, validate
-from operators.memcached.memory import overhead_mib
+from operators.memcached.api.memory import overhead_mib
+from operators.memcached.api.resource import API, Memcached, validate
+from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.observe import Crew, Observed
-from operators.memcached.resources import WORKLOADS
-from operators.memcached.secrets import Secrets
-from operators.memcached.spec import MemcachedSpec
+from operators.memcached.security.secrets import Secrets
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Obj

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from operators.memcached.__main__ import controller
-from operators.memcached.certificates import PATIENCE, Served
+from operators.memcached.objects.pod import SECRETS
 from operators.memcached.observe import Observed
-from operators.memcached.secrets import Secrets, fingerprint
-from operators.memcached.template import SECRETS
+from operators.memcached.security.certificates import PATIENCE, Served
+from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options
 from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AGAIN, Problem

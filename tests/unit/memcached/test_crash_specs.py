@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.memcached.spec import MemcachedSpec
+from operators.memcached.api.spec import MemcachedSpec
 from shared.kubernetes.client import Obj
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import Course

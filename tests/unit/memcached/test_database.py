@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from operators.memcached import database
-from operators.memcached.database import (
+from operators.memcached.client import server as database
+from operators.memcached.client.server import (
     AuthenticationFailed,
     Busy,
     CertificatesRefused,

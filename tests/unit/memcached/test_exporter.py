@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from operators.memcached import exporter, metrics
-from operators.memcached.exporter import Exporter, connect, parse_options
+from operators.memcached.exporter import metrics
+from operators.memcached.exporter import program as exporter
+from operators.memcached.exporter.program import Exporter, connect, parse_options
 from tests.exporting import EXPORTER, REPOSITORY, Samples, running, samples
 from tests.tls import Authority
 from tests.unit.memcached.fake import SILENCE, Answer, Fake, fake
@@ -337,6 +338,8 @@ def test_a_port_in_use_is_told() -> None:
 
 def test_a_sidecar_carries_nothing_of_an_operator() -> None:
     heavy = ("kopf", "kubernetes", "aiohttp", "pydantic", "prometheus_client", "yaml", "cryptography", "opentelemetry")
-    program = f"import sys, operators.memcached.exporter; print([name for name in {heavy} if name in sys.modules])"
+    program = (
+        f"import sys, operators.memcached.exporter.program; print([name for name in {heavy} if name in sys.modules])"
+    )
     ended = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from operators.memcached import http
-from operators.memcached.http import Page, serving
+from operators.memcached.exporter import http
+from operators.memcached.exporter.http import Page, serving
 
 
 async def ask(port: int, request: bytes) -> bytes:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.__main__ import controller
-from operators.memcached.spec import MemcachedSpec
+from operators.memcached.api.spec import MemcachedSpec
 from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.api_server.kinds import CONFIG_MAP

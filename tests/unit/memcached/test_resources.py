@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operators.memcached.api import Memcached
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.observe import Crew, Observed
-from operators.memcached.resources import WORKLOADS
-from operators.memcached.secrets import Secrets
+from operators.memcached.security.secrets import Secrets
 from shared.runtime.plan import Apply
 from tests.unit.memcached.world import plan
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.memcached.api import ADMISSION, API, Memcached
+from operators.memcached.api.resource import ADMISSION, API, Memcached
 from shared.kubernetes.client import Obj
 from tests.cases import Case
 from tests.memcached_cases import ACCEPTED, REFUSED

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.memcached.secrets import Secrets, fingerprint, judge
+from operators.memcached.security.secrets import Secrets, fingerprint, judge
 from shared.kubernetes.client import Obj
 from shared.pki.certs import Pair
 from tests.unit.memcached.fleet import certificate, der, secret, signer, tls_secret

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.memcached.secrets import judge
-from operators.memcached.states import STATES, states
+from operators.memcached.resource_metrics import STATES, states
+from operators.memcached.security.secrets import judge
 from shared.kubernetes.client import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON

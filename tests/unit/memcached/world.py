@@ -6,10 +6,10 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
-from operators.memcached.api import Memcached
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.observe import Crew, Observed
 from operators.memcached.plan import Planner
-from operators.memcached.resources import WORKLOADS
 from shared.kubernetes.client import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan

@@ -12,7 +12,7 @@ from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 import operators.etcd.resource_metrics
-import operators.memcached.states
+import operators.memcached.resource_metrics
 import operators.redis.resource_metrics
 from operators.etcd import __main__ as etcd
 from operators.memcached import __main__ as memcached
@@ -25,7 +25,7 @@ from shared.status.resource_metrics import State
 
 PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
 OWN = {
-    memcached.OPERATOR.name: operators.memcached.states.STATES,
+    memcached.OPERATOR.name: operators.memcached.resource_metrics.STATES,
     etcd.OPERATOR.name: operators.etcd.resource_metrics.STATES,
     redis.OPERATOR.name: operators.redis.resource_metrics.STATES,
 }

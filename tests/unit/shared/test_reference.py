@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.memcached.api import API
+from operators.memcached.api.resource import API
 from shared.api import crd
 from shared.api.reference import HEADER, fields, to_markdown
 

@@ -9,8 +9,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from operators.memcached.flags import REFUSED, REFUSED_WITH_AUTH, REFUSED_WITH_TLS, REFUSED_WITH_WARM_RESTART
-from operators.memcached.memory import NEEDED_CEL, WARM_RESTART_LEAST_MB, overhead_mib
+from operators.memcached.api.memory import NEEDED_CEL, WARM_RESTART_LEAST_MB, overhead_mib
+from operators.memcached.api.reserved_flags import (
+    REFUSED,
+    REFUSED_WITH_AUTH,
+    REFUSED_WITH_TLS,
+    REFUSED_WITH_WARM_RESTART,
+)
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.spec import INT32, Name, Rule, SpecModel

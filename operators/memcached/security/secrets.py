@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from operators.memcached.api import Memcached
-from operators.memcached.template import USERS_KEY
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.pod import USERS_KEY
 from shared.kubernetes.client import Kube, Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,

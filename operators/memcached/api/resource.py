@@ -7,7 +7,7 @@ import re
 
 from pydantic import Field
 
-from operators.memcached.spec import MemcachedSpec
+from operators.memcached.api.spec import MemcachedSpec
 from shared.api.crd import Column, Resource, Scale
 from shared.api.spec import (
     INT32,

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from operators.memcached.database import MemcachedError, Server
-from operators.memcached.secrets import Secrets, fingerprint
+from operators.memcached.client.server import MemcachedError, Server
+from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.kubernetes.secrets import unverifying
 from shared.runtime.plan import Call
 

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from operators.memcached import database
-from operators.memcached.database import MemcachedError, Server, TimedOut
-from operators.memcached.http import Page, serving
-from operators.memcached.metrics import exposition, family
+from operators.memcached.client import server as database
+from operators.memcached.client.server import MemcachedError, Server, TimedOut
+from operators.memcached.exporter.http import Page, serving
+from operators.memcached.exporter.metrics import exposition, family
 from shared.observability import logs
 
 log = logging.getLogger(__name__)

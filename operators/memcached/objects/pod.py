@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.memcached.api import Memcached
+from operators.memcached.api.resource import Memcached
 from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.client import Obj
 from shared.kubernetes.ownership import Owner

@@ -1,0 +1,1 @@
+"""The Memcached resource: spec, rules and status."""

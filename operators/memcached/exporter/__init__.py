@@ -1,0 +1,1 @@
+"""The metrics exporter that runs beside each memcached server."""
