@@ -55,7 +55,7 @@ ROUNDS = 5
 MAKING = 60.0
 """Seconds that making a certificate may take, on a machine that has other things to do."""
 
-HOME = Path(__file__).resolve().parents[1]
+HOME = Path(__file__).resolve().parents[2]
 """Where `python -m shared.pki.ca` finds us, however we were started."""
 
 Clock = Callable[[], datetime]

@@ -18,9 +18,9 @@ from shared.cli.install import install_crds
 from shared.kubernetes.client import Kube
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.testing.api_server.kinds import NAMESPACE
-from tests.api.gate import Gate
-from tests.api.running import NAME, Operator
-from tests.api.world import World
+from tests.api.support.gate import Gate
+from tests.api.support.running import NAME, Operator
+from tests.api.support.world import World
 
 Kubectl = Callable[..., str]
 

@@ -11,8 +11,8 @@ from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, NotFound
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.conftest import install
-from tests.api.running import Operator
-from tests.api.world import MEMCACHED, OWNED, World
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, OWNED, World
 
 
 @pytest.fixture(scope="module")

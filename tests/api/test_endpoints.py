@@ -15,8 +15,8 @@ from e2e.cluster.network import free_ports
 from shared.kubernetes.client import Kind
 from shared.observability.endpoints import ACCESS_REVIEW, TOKEN_REVIEW
 from tests.api.conftest import Kubectl
-from tests.api.running import Operator
-from tests.api.world import World
+from tests.api.support.running import Operator
+from tests.api.support.world import World
 
 CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
 REVIEWS = (TOKEN_REVIEW.path(), ACCESS_REVIEW.path())

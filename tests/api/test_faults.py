@@ -14,8 +14,8 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, SERVICE, Obj
 from shared.testing.faults.faults import Faults, requests, writes
-from tests.api.running import Operator
-from tests.api.world import MEMCACHED, World
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, World
 
 Fault = Callable[[Faults, Any], None]
 

@@ -6,9 +6,9 @@ import time
 
 from shared.kubernetes.client import DEPLOYMENT, SERVICE
 from shared.status.conditions import READY, is_true
-from tests.api.gate import Gate
-from tests.api.running import Operator
-from tests.api.world import MEMCACHED, World
+from tests.api.support.gate import Gate
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, World
 
 QUIET = 1.5
 """Seconds without a request after which the operator has come to rest."""

@@ -15,11 +15,11 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Obj
 from shared.runtime.reconciler import Reconciler
-from tests.api.gate import Gate
-from tests.api.replicas import Replica, wait
-from tests.api.running import NAME, Operator
+from tests.api.support.gate import Gate
+from tests.api.support.replicas import Replica, wait
+from tests.api.support.running import NAME, Operator
+from tests.api.support.world import World
 from tests.api.test_rights import rights
-from tests.api.world import World
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, EVENT
-from tests.api.replicas import Replica, wait
+from tests.api.support.replicas import Replica, wait
+from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import two
-from tests.api.world import MEMCACHED, World
-from tests.otlp import Collector, Span, collecting
+from tests.support.otlp import Collector, Span, collecting
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"
 """As Prometheus asks that keeps exemplars."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, Invalid, Obj
-from tests.api.running import Operator
-from tests.api.world import MEMCACHED, OWNED, World
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, OWNED, World
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
 from shared.observability import profiling
 from tests.api.conftest import Kubectl
-from tests.api.replicas import Replica, answer, wait
-from tests.api.running import Operator
-from tests.api.world import MEMCACHED, World
+from tests.api.support.replicas import Replica, answer, wait
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, World
 
 CRD_NAME = "memcacheds.cache.example.com"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.client import POD, SERVICE, Kind
-from tests.api.gate import Gate
-from tests.api.running import Operator
-from tests.api.world import MEMCACHED, OWNED, World
+from tests.api.support.gate import Gate
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, OWNED, World
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import yaml
 
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
-from tests.api.gate import Gate, Passed
-from tests.api.running import Operator
+from tests.api.support.gate import Gate, Passed
+from tests.api.support.running import Operator
+from tests.api.support.world import EVERYTHING, World
 from tests.api.test_taken import ASKING, put_in_the_way
-from tests.api.world import EVERYTHING, World
-from tests.unit.memcached.fleet import secret
+from tests.unit.memcached.fake_servers import secret
 
 RULES = REPOSITORY / "charts" / "memcached-operator" / "files" / "rules.yaml"
 

@@ -6,8 +6,8 @@ import pytest
 
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.testing.api_server.kinds import CONFIG_MAP
-from tests.api.running import Operator
-from tests.api.world import EVERYTHING, MEMCACHED, OWNED, World, masked
+from tests.api.support.running import Operator
+from tests.api.support.world import EVERYTHING, MEMCACHED, OWNED, World, masked
 
 LABELS = {
     "app.kubernetes.io/name": "memcached",

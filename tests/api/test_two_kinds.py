@@ -25,9 +25,9 @@ from shared.runtime.plan import PASS, Apply, Plan, Step, follow
 from shared.runtime.process import Operator as Parts
 from shared.runtime.queue import Key
 from shared.status import conditions
-from tests.api.gate import Gate
-from tests.api.running import Operator
-from tests.api.world import World
+from tests.api.support.gate import Gate
+from tests.api.support.running import Operator
+from tests.api.support.world import World
 
 NAME = "tale-operator"
 

@@ -32,11 +32,11 @@ from shared.runtime.process import LINGER
 from shared.status import conditions
 from shared.testing import Actor
 from tests.api.conftest import install
-from tests.api.live import LiveServer
-from tests.api.replicas import Replica, wait
-from tests.api.running import NAME, Operator
-from tests.api.webhooks import BAD, SENTENCE, configurations, forget_rules
-from tests.api.world import MEMCACHED, World
+from tests.api.support.live import LiveServer
+from tests.api.support.replicas import Replica, wait
+from tests.api.support.running import NAME, Operator
+from tests.api.support.webhooks import BAD, SENTENCE, configurations, forget_rules
+from tests.api.support.world import MEMCACHED, World
 
 AUTOSCALED = {"size": 1, "autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
 

@@ -13,9 +13,9 @@ from e2e.cluster.binaries import ETCD
 from e2e.cluster.redis_servers import NEWEST as NEWEST_REDIS
 from e2e.cluster.redis_servers import OLDEST as OLDEST_REDIS
 from e2e.cluster.redis_servers import Redis
-from tests.containers.daemon import answers, daemon
-from tests.containers.etcd_servers import NEWEST, Etcd
-from tests.containers.servers import VERSIONS, Servers
+from tests.containers.support.daemon import answers, daemon
+from tests.containers.support.etcd_servers import NEWEST, Etcd
+from tests.containers.support.servers import VERSIONS, Servers
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support import paths
+
+ROOT = paths.REPOSITORY
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("charts/*/README.md")])
 SAYING = ("underway", "wait", "stall", "hold", "Step", "Problem", "_Wrong", "Deadline", "Verdict", "about")
 

@@ -19,10 +19,10 @@ from shared.observability import tracing
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call, Plan, Verdict
 from shared.testing.harness.harness import Harness
-from tests.otlp import Collector, Span, collecting
-from tests.unit.etcd.replying import STATUS, refusing
-from tests.unit.etcd.replying import fake as etcd_server
-from tests.unit.memcached.fake import fake as memcached_server
+from tests.support.otlp import Collector, Span, collecting
+from tests.unit.etcd.client.gateway_stub import STATUS, refusing
+from tests.unit.etcd.client.gateway_stub import fake as etcd_server
+from tests.unit.memcached.client.fake import fake as memcached_server
 
 THING = Kind("test.example.com", "v1", "Traced", "traceds")
 

@@ -2,7 +2,7 @@
 
 A directive that a running server takes is told to it by CONFIG SET (`live`); of the others a digest is in the pods'
 template, so that another value rolls them (`digest`). Which are which was tried on redis 7.0.15 and 8.0.2 and on valkey
-8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/test_redis_config.py tries it again.
+8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/redis/test_config.py tries it again.
 """
 
 from __future__ import annotations

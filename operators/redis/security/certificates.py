@@ -1,8 +1,8 @@
 """The certificates that a RedisCluster needs, and how nodes take up others while they run. Pure.
 
 Where tls.mode is self, Secret NAME-ca has the authority that signs, with its key; NAME-server-tls and NAME-client-tls
-have a certificate each, and the authorities to trust (shared/pki/issuing.py fills them). Where it is certManager, these two
-are cert-manager's, and where it is secret, the first is the user's.
+have a certificate each, and the authorities to trust (shared/pki/issuing.py fills them). Where it is certManager,
+these two are cert-manager's, and where it is secret, the first is the user's.
 
 What nodes mount is a copy, NAME-nodes-tls: only what can be served with comes there, and each step by itself, so that
 at no time anybody is shown a certificate that they do not trust yet, whoever replaces the original by whatever:

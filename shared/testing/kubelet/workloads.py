@@ -24,8 +24,8 @@ class Workloads:
 
     Args:
         server: where they and their pods are.
-        trouble: why a pod is not ready, as `shared.testing.kubelet.kubelet.Fate` says it; empty if nothing is. It may be
-            replaced at any time.
+        trouble: why a pod is not ready, as `kubelet.Fate` says it; empty if nothing is. It may be replaced
+            at any time.
         processes: what runs in pods.
         made: how many pods and addresses were made before: the next ones get other names.
         nodes: how many nodes pods are spread over.

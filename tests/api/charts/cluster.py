@@ -11,8 +11,8 @@ import yaml
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
-from tests import charts as rendering
-from tests.charts import NAMESPACE, Obj, Values
+from tests.support import charts as rendering
+from tests.support.charts import NAMESPACE, Obj, Values
 
 MEMCACHEDS = "memcacheds.cache.example.com"
 OURS = "app.kubernetes.io/part-of=platform"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
-from tests import charts as rendering
-from tests import foreign
 from tests.api.charts.cluster import Cluster
+from tests.support import charts as rendering
+from tests.support import foreign_kinds
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def bare(plane: ControlPlane) -> Cluster:
     cluster.kubectl("create", "namespace", rendering.NAMESPACE)
     levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
     cluster.kubectl("label", "namespace", rendering.NAMESPACE, *levels)
-    cluster.kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(foreign.CRDS))
+    cluster.kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(foreign_kinds.CRDS))
     cluster.await_established()
     return cluster
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from e2e.cluster import binaries
 from e2e.cluster.commands import run
-from tests.charts import Obj
+from tests.support.charts import Obj
 
 TEMPLATE = "{{ .ResourceKind }}-{{ .Group }}-{{ .ResourceAPIVersion }}.json"
 DRAFT = "http://json-schema.org/draft-04/schema#"

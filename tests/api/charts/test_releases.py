@@ -15,8 +15,8 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import DEPLOYMENT
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, etcd, memcached, redis
-from tests.api.running import Operator
-from tests.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
+from tests.api.support.running import Operator
+from tests.support.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
 
 RELEASED = REPOSITORY / "tests" / "released"
 PREVIOUS = RELEASED / "platform-0.1.0.tgz"

@@ -30,9 +30,9 @@ from e2e.cluster.processes import wait_until
 from shared.testing import Workloads
 from shared.testing.kubelet.kubelet import Exit, Fate, Kubelet
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached
-from tests.api.live import LiveServer
-from tests.charts import NAMESPACE, Obj, only, render
-from tests.memcached_server import Forgetting, Keeping, serving
+from tests.api.support.live import LiveServer
+from tests.support.charts import NAMESPACE, Obj, only, render
+from tests.support.memcached.server import Forgetting, Keeping, serving
 
 FULL = "platform-memcached-operator"
 ALONE: Obj = {"etcd": {"enabled": False}, "redis": {"enabled": False}}

@@ -12,7 +12,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from tests.api.charts import schemas
 from tests.api.charts.cluster import Cluster
-from tests.charts import COMBINATIONS, NAMESPACE, Obj, Values, is_hook, pods, render
+from tests.support.charts import COMBINATIONS, NAMESPACE, Obj, Values, is_hook, pods, render
 
 SAMPLES = sorted((REPOSITORY / "samples").rglob("*.yaml"))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import charts as rendering
+from tests.support import charts as rendering
 
 
 @pytest.fixture(scope="session")

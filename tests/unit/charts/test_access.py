@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.charts import NAMESPACE, OPERATORS, VARIANTS, Obj, Values, is_hook, named, of_kind, only, pods, render
+from tests.support.charts import (
+    NAMESPACE,
+    OPERATORS,
+    VARIANTS,
+    Obj,
+    Values,
+    is_hook,
+    named,
+    of_kind,
+    only,
+    pods,
+    render,
+)
 
 ROLES = ("Role", "ClusterRole")
 BINDINGS = ("RoleBinding", "ClusterRoleBinding")

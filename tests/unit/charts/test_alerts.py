@@ -12,7 +12,7 @@ import yaml
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.files import groups
 from e2e.cluster.errors import ClusterError
-from tests.charts import CHARTS, NAMES, Obj, of_kind, only, render
+from tests.support.charts import CHARTS, NAMES, Obj, of_kind, only, render
 from tests.unit.dashboards.promtool import promtool
 
 

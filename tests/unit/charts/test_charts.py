@@ -13,7 +13,7 @@ import yaml
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from shared.cli.options import Options, parse_options
-from tests.charts import (
+from tests.support.charts import (
     CHARTS,
     CHOICES,
     COMBINATIONS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.charts import NAMESPACE, OPERATORS, Obj, pods, render
+from tests.support.charts import NAMESPACE, OPERATORS, Obj, pods, render
 
 
 @dataclass(frozen=True)

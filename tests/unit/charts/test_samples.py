@@ -16,7 +16,7 @@ from operators.memcached.api.spec import MemcachedSpec
 from operators.redis.api import resource as redis
 from operators.redis.api.spec import RedisClusterSpec
 from shared.api.spec import Review, SpecModel
-from tests.redis_cases import SEED, SEED_POD
+from tests.support.redis.cases import SEED, SEED_POD
 
 SAMPLES = REPOSITORY / "samples"
 FILES = sorted(SAMPLES.rglob("*.yaml"))

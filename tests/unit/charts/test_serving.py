@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.charts import EVERYTHING, OPERATORS, VARIANTS, Obj, Values, manifest, named, of_kind, only, render
+from tests.support.charts import EVERYTHING, OPERATORS, VARIANTS, Obj, Values, manifest, named, of_kind, only, render
 
 WEBHOOKS = {"MutatingWebhookConfiguration": "default", "ValidatingWebhookConfiguration": "validate"}
 SECRET = {"certificates": {"source": "secret", "secretName": "mine"}}

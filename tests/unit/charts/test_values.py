@@ -16,7 +16,7 @@ from charts.values.charts import CHARTS as MODELS
 from e2e.cluster import binaries
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
-from tests.charts import CHARTS, NAMES, OPERATORS, Obj, Values, manifest, render
+from tests.support.charts import CHARTS, NAMES, OPERATORS, Obj, Values, manifest, render
 
 WITH_VALUES = [*OPERATORS, "platform"]
 TYPO = "tpyo"

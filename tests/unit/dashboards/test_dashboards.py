@@ -19,8 +19,9 @@ from dashboards.model import Dashboard, Graph, Stat, Table, Timeline
 from dashboards.promql import KINDS, filled
 from dashboards.render.drawing import TYPES
 from dashboards.render.units import UNITS
+from tests.support import paths
 
-ROOT = Path(__file__).parents[3]
+ROOT = paths.REPOSITORY
 PAGES = pytest.mark.parametrize("page", DASHBOARDS, ids=lambda page: page.uid)
 PANELS = [(page.uid, panel) for page in DASHBOARDS for panel in page.panels]
 EACH_PANEL = pytest.mark.parametrize(

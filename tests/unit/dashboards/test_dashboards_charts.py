@@ -12,7 +12,7 @@ import pytest
 
 from dashboards.catalogue import DASHBOARDS
 from e2e.cluster.paths import REPOSITORY
-from tests.charts import CHOICES, EVERYTHING, NAMES, NAMESPACE, Obj, Values, helm, of_kind, render
+from tests.support.charts import CHOICES, EVERYTHING, NAMES, NAMESPACE, Obj, Values, helm, of_kind, render
 
 ON: Obj = {"metrics": {"dashboards": {"enabled": True}}}
 MOST = 700_000

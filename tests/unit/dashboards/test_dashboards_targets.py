@@ -7,7 +7,7 @@ from typing import Any
 
 from e2e.scenarios.commands import Kubectl
 from e2e.scenarios.prometheus import job_of
-from tests import charts as rendering
+from tests.support import charts as rendering
 
 
 class Cluster(Kubectl):

@@ -13,10 +13,11 @@ import yaml
 
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.model import Alert, filled
+from tests.support import paths
 from tests.unit.dashboards.alert_cases import KINDS, cases, server
 from tests.unit.dashboards.promtool import Gauge, promtool, rules_of, trials, written
 
-ROOT = Path(__file__).parents[3]
+ROOT = paths.REPOSITORY
 
 
 def told(alert: Alert) -> tuple[str, frozenset[tuple[str, str]]]:

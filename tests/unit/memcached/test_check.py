@@ -14,7 +14,7 @@ from operators.memcached.check import CHECK
 from shared.cli.check import LABEL, Failed
 from shared.kubernetes.client import Kube, Obj, Request, Response
 from shared.testing import ApiServer
-from tests.memcached_server import Forgetting, Silent, serving
+from tests.support.memcached.server import Forgetting, Silent, serving
 
 KIND = CHECK.kind
 NAME = "check-platform-memcached-operator"

@@ -18,7 +18,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.fleet import secret
+from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import resource as parsed
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))

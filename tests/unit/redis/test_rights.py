@@ -14,7 +14,7 @@ from shared.testing.api_server.request_log import Write
 from shared.testing.faults.faults import CALL
 from shared.testing.harness.scenario import Scenario, Step
 from shared.testing.harness.scenario_runner import Play, World
-from tests.redis_scenarios import REDIS, SCENARIOS, cluster
+from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"
 

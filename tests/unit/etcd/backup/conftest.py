@@ -11,7 +11,7 @@ import pytest
 from operators.etcd.backup.s3 import Bucket, Place
 from operators.etcd.backup.store import Store
 from operators.etcd.backup.volume import Volume
-from tests.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore, object_store
+from tests.support.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore, object_store
 
 
 @pytest.fixture(scope="session")

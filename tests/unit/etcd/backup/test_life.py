@@ -25,9 +25,9 @@ from shared.testing.harness.scenario_runner import World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from shared.testing.kubelet.kubelet import Exit, Fate
-from tests.etcd_scenarios import OPTIONS
+from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, VOLUME, at
-from tests.unit.etcd.fake import FakeEtcd
+from tests.unit.etcd.simulation.database import FakeEtcd
 
 TAKES = "snapshot"
 """Name of the container that takes a snapshot."""

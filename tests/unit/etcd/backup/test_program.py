@@ -21,7 +21,7 @@ from operators.etcd.backup.bolt import Contents
 from operators.etcd.backup.store import AccessDenied
 from operators.etcd.client.server import Access, Denied, Endpoint, Status, Unreachable
 from shared.observability import logs
-from tests.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
+from tests.support.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 from tests.unit.etcd.backup.test_snapshot import sealed
 from tests.unit.etcd.world import SETTINGS, cluster
 

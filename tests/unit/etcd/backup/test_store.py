@@ -22,7 +22,7 @@ from operators.etcd.backup.store import (
     StoreUnreachable,
 )
 from operators.etcd.backup.volume import Volume
-from tests.object_store import ObjectStore
+from tests.support.object_store import ObjectStore
 from tests.unit.etcd.backup.conftest import bucket_of
 from tests.unit.etcd.backup.states import names_in
 

@@ -18,9 +18,9 @@ from shared.kubernetes.secrets import Problem
 from shared.runtime.queue import Key
 from shared.testing.api_server.server import ApiServer
 from shared.testing.harness.harness import look
-from tests.etcd_scenarios import OPTIONS
+from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
-from tests.unit.etcd.fake import FakeEtcd
+from tests.unit.etcd.simulation.database import FakeEtcd
 from tests.unit.etcd.world import SETTINGS, UID, cluster
 
 CLUSTERS, BACKUPS = clusters(OPTIONS), backups(OPTIONS)

@@ -1,0 +1,115 @@
+"""Scenarios of the crash harness for etcd on a real API server; its members are those of `FakeEtcd`.
+
+One of them at once, the rest by `make test-long`. In memory there are many more
+(`tests/unit/etcd/simulation/test_crash.py`): here it counts that the API server is a real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, cast
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from operators.etcd.__main__ import OPERATOR, clusters
+from operators.etcd.client.server import Access, Endpoint, Server
+from operators.etcd.membership import changes
+from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.runtime import process
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.kubelet.kubelet import Fate
+from tests.api.support.locked import Locked
+from tests.api.support.scenario_runner import Cast, LiveCourse
+from tests.api.support.world import ETCD_BACKUP, ETCD_CLUSTER
+from tests.support.etcd.scenarios import ETCD, SCENARIOS
+from tests.support.issuing import issued
+from tests.unit.etcd.simulation.database import FakeEtcd
+
+PLAYED = {
+    "create one",
+    "create",
+    "there and back",
+    "another lost with its volume",
+    "one lost while nobody watches",
+    "upgraded",
+    "owned objects deleted",
+    "the StatefulSet orphans its pods",
+    "restored",
+    "a quorum lost and recovered",
+}
+AT_ONCE = "create one"
+DISTURBANCES = ("a crash after", "an answer lost", "409")
+
+
+@dataclass
+class Shared(FakeEtcd):
+    """The same for two threads: the operator's and the kubelet's."""
+
+    lock: Any = field(default_factory=threading.RLock)
+
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+        with self.lock:
+            return super().run(pod, claims)
+
+    def end(self, uid: str) -> None:
+        with self.lock:
+            super().end(uid)
+
+    def state(self) -> Any:
+        with self.lock:
+            return super().state()
+
+    def connect(self, endpoint: Endpoint, access: Access) -> Server:
+        return cast("Server", Locked(super().connect(endpoint, access), self.lock))
+
+
+def operator(etcd: Shared) -> process.Operator:
+    return replace(
+        OPERATOR, controllers=lambda options: (replace(clusters(options, etcd.connect), issue=issued),), admissions=()
+    )
+
+
+CAST = Cast(
+    "etcd",
+    ETCD_CLUSTER,
+    (ETCD_CLUSTER, ETCD_BACKUP, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD),
+    database=Shared,
+    operator=operator,
+    patience=6.5,
+    unstable=ETCD.unstable,
+    uncounted=frozenset({"a quorum lost and recovered"}),
+)
+
+CASES = [
+    pytest.param(
+        scenario,
+        disturbance,
+        id=f"{scenario}-{disturbance}",
+        marks=() if scenario.name == AT_ONCE and disturbance == DISTURBANCES[0] else pytest.mark.long,
+    )
+    for scenario in SCENARIOS
+    if scenario.name in PLAYED
+    for disturbance in DISTURBANCES
+]
+
+learn = cache(LiveCourse.learn)
+
+
+@pytest.fixture(autouse=True)
+def at_once() -> Iterator[None]:
+    """No member of the fake has to be connected for a while before there is another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes, "CONNECTED", 0.0)
+        yield
+
+
+@pytest.mark.parametrize(("scenario", "disturbance"), CASES)
+def test_it_ends_as_if_nothing_had_happened(
+    plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(learn(plane, scenario, CAST).sweep(disturbance))

@@ -1,0 +1,40 @@
+"""Scenarios of the crash harness on a real API server; some of them at once, all of them by `make test-long`."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from tests.api.support.scenario_runner import SCRIPTS, LiveCourse
+from tests.support.memcached.scenarios import SCENARIOS
+
+SOME = {"create all at once", "scale", "owned objects deleted"}
+REFUSED = {"invalid, then mended", "left invalid"}
+"""The CRD does not let these come to be."""
+
+QUICK = ("a crash after", "an answer lost")
+
+CASES = [
+    pytest.param(
+        scenario,
+        disturbance,
+        id=f"{scenario}-{disturbance}",
+        marks=() if scenario.name in SOME and disturbance in QUICK else pytest.mark.long,
+    )
+    for scenario in SCENARIOS
+    if scenario.name not in REFUSED
+    for disturbance in SCRIPTS
+]
+
+learn = cache(LiveCourse.learn)
+
+
+@pytest.mark.parametrize(("scenario", "disturbance"), CASES)
+def test_it_ends_as_if_nothing_had_happened(
+    plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(learn(plane, scenario).sweep(disturbance))

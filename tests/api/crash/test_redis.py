@@ -1,0 +1,146 @@
+"""Scenarios of the crash harness for redis on a real API server; its nodes are those of `FakeRedis`.
+
+One of them at once, the rest by `make test-long`. In memory there are many more
+(`tests/unit/redis/simulation/test_crash.py`): here it counts that the API server is a real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, cast
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from operators.redis.__main__ import OPERATOR, clusters
+from operators.redis.client.server import Access, Connect, Endpoint, Server
+from shared.kubernetes.client import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Obj,
+)
+from shared.runtime import process
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.kubelet.kubelet import Fate
+from tests.api.support.locked import Locked
+from tests.api.support.scenario_runner import Cast, LiveCourse
+from tests.api.support.world import REDIS_CLUSTER
+from tests.support.issuing import issued
+from tests.support.redis.scenarios import REDIS, SCENARIOS
+from tests.unit.redis.simulation.database import FakeRedis
+
+PLAYED = {
+    "create",
+    "create without replicas",
+    "there and back",
+    "another replica",
+    "upgraded in memory",
+    "settings changed live",
+    "all pods gone",
+    "a master lost in memory",
+    "shrinks while one is lost",
+    "slots lost and recovered",
+    "owned objects deleted",
+    "the StatefulSet orphans its pods",
+    "with a password, and its Secret appears",
+}
+AT_ONCE = "create without replicas"
+DISTURBANCES = ("a crash after", "an answer lost", "409")
+
+FAST = 4
+"""How much faster than ours the time of the fake's servers goes: else all wait for elections and gossip."""
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def hastened() -> datetime:
+    return EPOCH + timedelta(seconds=FAST * (datetime.now(UTC) - EPOCH).total_seconds())
+
+
+@dataclass
+class Shared(FakeRedis):
+    """The same for two threads: the operator's and the kubelet's."""
+
+    clock: Any = hastened
+    lock: Any = field(default_factory=threading.RLock)
+
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+        with self.lock:
+            return super().run(pod, claims)
+
+    def end(self, uid: str) -> None:
+        with self.lock:
+            super().end(uid)
+
+    def state(self) -> Any:
+        with self.lock:
+            return super().state()
+
+    @property
+    def connect(self) -> Connect:
+        to = super().connect
+
+        def connect(endpoint: Endpoint, access: Access) -> Server:
+            return cast("Server", Locked(to(endpoint, access), self.lock))
+
+        return connect
+
+
+def operator(redis: Shared) -> process.Operator:
+    return replace(
+        OPERATOR, controllers=lambda options: (replace(clusters(options, redis.connect), issue=issued),), admissions=()
+    )
+
+
+CAST = Cast(
+    "redis",
+    REDIS_CLUSTER,
+    (
+        REDIS_CLUSTER,
+        STATEFUL_SET,
+        SERVICE,
+        CONFIG_MAP,
+        DISRUPTION_BUDGET,
+        PERSISTENT_VOLUME_CLAIM,
+        POD,
+    ),
+    database=Shared,
+    operator=operator,
+    patience=6.5,
+    unstable=REDIS.unstable,
+    nodes=REDIS.nodes,
+)
+
+CASES = [
+    pytest.param(
+        scenario,
+        disturbance,
+        id=f"{scenario}-{disturbance}",
+        marks=() if scenario.name == AT_ONCE and disturbance == DISTURBANCES[0] else pytest.mark.long,
+    )
+    for scenario in SCENARIOS
+    if scenario.name in PLAYED
+    for disturbance in DISTURBANCES
+]
+
+learn = cache(LiveCourse.learn)
+
+
+def test_what_is_played_is_there() -> None:
+    assert {scenario.name for scenario in SCENARIOS} >= PLAYED
+
+
+@pytest.mark.parametrize(("scenario", "disturbance"), CASES)
+def test_it_ends_as_if_nothing_had_happened(
+    plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(learn(plane, scenario, CAST).sweep(disturbance))

@@ -1,0 +1,145 @@
+"""A resource becomes its objects, and they stay as it says."""
+
+from __future__ import annotations
+
+from operators.memcached.security.secrets import fingerprint
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, World
+from tests.unit.memcached.fake_servers import certificate, der, secret, tls_secret
+
+
+def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
+    resource = world.create(size=3)
+    world.eventually(world.is_ready)
+    labels = {
+        "app.kubernetes.io/name": "memcached",
+        "app.kubernetes.io/instance": "cache",
+        "app.kubernetes.io/component": "server",
+        "app.kubernetes.io/managed-by": "memcached-operator",
+        "app.kubernetes.io/part-of": "platform",
+    }
+    owner = {
+        "apiVersion": "cache.example.com/v1alpha1",
+        "kind": "Memcached",
+        "name": "cache",
+        "uid": resource["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    for kind in (DEPLOYMENT, SERVICE):
+        (obj,) = world.listed(kind)
+        assert obj["metadata"]["name"] == "cache"
+        assert obj["metadata"]["labels"] == labels
+        assert obj["metadata"]["ownerReferences"] == [owner]
+    assert world.get(DEPLOYMENT)["spec"]["replicas"] == 3
+    assert world.get(SERVICE)["spec"]["clusterIP"] == "None"
+    pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in world.listed(POD)}
+    status = world.get(MEMCACHED)["status"]
+    assert status["nodes"] == sorted(pods)
+    assert status["servers"] == sorted(f"{address}:11211" for address in pods.values())
+
+
+def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
+    world: World, operator: Operator
+) -> None:
+    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
+    world.create(
+        size=2,
+        workload="StatefulSet",
+        warmRestart=True,
+        auth={"secretName": "users"},
+        tls={"secretName": "cache-tls", "clientAuth": "required"},
+        metrics={},
+        podDisruptionBudget={},
+        autoscaling={"minReplicas": 2, "maxReplicas": 4},
+    )
+    world.eventually(lambda: world.is_ready() and world.get(MEMCACHED)["status"].get("certificate"))
+    for kind in (STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER):
+        (obj,) = world.listed(kind)
+        assert obj["metadata"]["name"] == "cache"
+    status = world.get(MEMCACHED)["status"]
+    assert status["servers"] == [f"cache-{n}.cache.{world.namespace}.svc:11211" for n in range(2)]
+    assert status["certificate"] == fingerprint(der(certificate()))
+    ports = {port["name"]: port["port"] for port in world.get(SERVICE)["spec"]["ports"]}
+    assert ports == {"memcached": 11211, "metrics": 9150}
+    operator.wire.asked.clear()
+    world.edit(MEMCACHED, {"metadata": {"annotations": {"look": "again"}}})
+    world.eventually(lambda: len([asked for asked in operator.wire.asked if "/secrets/" in asked.path]) == 2)
+    assert operator.wire.writes == []
+
+
+def test_the_status_says_unknown_before_it_says_anything_else(world: World, operator: Operator) -> None:
+    workloads, world.workloads = world.workloads, None
+    world.create(size=2)
+    first = world.eventually(world.condition)
+    assert (first["status"], first["reason"]) == ("Unknown", "Creating")
+    assert first["observedGeneration"] == 1
+    assert world.get(MEMCACHED)["status"]["phase"] == "Creating"
+    world.workloads = workloads
+    world.eventually(world.is_ready)
+    assert world.get(MEMCACHED)["status"] | {"conditions": [], "nodes": [], "servers": []} == {
+        "phase": "Running",
+        "observedGeneration": 1,
+        "replicas": 2,
+        "readyReplicas": 2,
+        "image": "memcached:1.6.38",
+        "version": "1.6.38",
+        "selector": "app.kubernetes.io/component=server,app.kubernetes.io/instance=cache,"
+        "app.kubernetes.io/name=memcached",
+        "conditions": [],
+        "nodes": [],
+        "servers": [],
+    }
+
+
+def test_events_tell_the_story(world: World, operator: Operator) -> None:
+    world.create(size=1)
+    world.eventually(world.is_ready)
+    world.change(size=3)
+    world.eventually(lambda: world.is_ready() and len(world.listed(POD)) == 3)
+    world.change(version="1.6.18")
+    world.eventually(lambda: world.is_ready() and "1.6.18" in world.get(MEMCACHED)["status"]["image"])
+    told = world.eventually(lambda: (found := world.events())[-1]["count"] == 2 and found)
+    # The last is the second time that three of three are ready: one event, counted.
+    assert [event["reason"] for event in told] == ["Creating", "Ready", "Scaling", "Updating", "Ready"]
+    assert {event["type"] for event in told} == {"Normal"}
+    assert {event["source"]["component"] for event in told} == {"memcached-operator"}
+
+
+def test_what_is_told_again_is_counted_even_across_a_restart(world: World, operator: Operator) -> None:
+    world.create()
+    world.eventually(world.is_ready)
+
+    def is_told(times: int) -> None:
+        world.edit(SERVICE, {"spec": {"ports": None}})
+        world.eventually(lambda: [event["count"] for event in world.events(reason="Restored")] == [times])
+
+    is_told(1)
+    is_told(2)
+    operator.restart()
+    is_told(3)
+
+
+def test_scaling_to_nothing_and_back(world: World, operator: Operator) -> None:
+    world.create(size=2)
+    world.eventually(world.is_ready)
+    world.change(size=0)
+    world.eventually(lambda: world.is_ready() and not world.listed(POD))
+    status = world.get(MEMCACHED)["status"]
+    assert (status["nodes"], status["servers"], status["replicas"]) == ([], [], 0)
+    world.change(size=2)
+    world.eventually(lambda: world.is_ready() and len(world.get(MEMCACHED)["status"]["servers"]) == 2)
+
+
+def test_a_change_and_its_reversal_leave_what_was_before(world: World, operator: Operator) -> None:
+    world.create(size=2, memoryMB=128)
+    world.eventually(world.is_ready)
+    before = world.snapshot()
+    world.change(memoryMB=256, labels={"team": "shop"}, env=[{"name": "TZ", "value": "UTC"}])
+    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 2)
+    assert world.snapshot() != before
+    world.change(memoryMB=128, labels=None, env=None)
+    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 3)
+    assert world.snapshot() == before

@@ -1,0 +1,287 @@
+"""What the API server takes, refuses and fills in, and how kubectl shows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.paths import REPOSITORY
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
+from operators.memcached.api import resource as memcached
+from operators.redis.api import resource as redis
+from shared.api.crd import Resource
+from shared.kubernetes.client import DEPLOYMENT, SECRET, Kind, KubeError, Obj
+from tests.api.conftest import Kubectl
+from tests.api.support.running import Operator
+from tests.api.support.world import ETCD_BACKUP, ETCD_CLUSTER, MEMCACHED, REDIS_CLUSTER, World
+from tests.support.cases import Case, Change
+from tests.support.etcd import backup_cases
+from tests.support.etcd import cases as etcd_cases
+from tests.support.etcd.changes import CHANGES, REFUSED_CHANGES
+from tests.support.memcached import cases as memcached_cases
+from tests.support.redis import cases as redis_cases
+from tests.support.redis import changes
+from tests.unit.memcached.fake_servers import certificate, tls_secret
+
+CASES = {
+    MEMCACHED: memcached_cases,
+    ETCD_CLUSTER: etcd_cases,
+    ETCD_BACKUP: backup_cases,
+    REDIS_CLUSTER: redis_cases,
+}
+ACCEPTED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].ACCEPTED]
+REFUSED = [pytest.param(kind, case, id=f"{kind.name}: {case}") for kind in CASES for case in CASES[kind].REFUSED]
+REFUSED_OF_ALL = [
+    *((ETCD_CLUSTER, change) for change in REFUSED_CHANGES),
+    *((ETCD_BACKUP, change) for change in backup_cases.REFUSED_CHANGES),
+    *((REDIS_CLUSTER, change) for change in changes.REFUSED_CHANGES),
+]
+TAKEN_OF_ALL = [
+    *((ETCD_CLUSTER, change) for change in CHANGES),
+    *((REDIS_CLUSTER, change) for change in changes.CHANGES),
+]
+
+SAMPLES = sorted((REPOSITORY / "samples" / "memcached").glob("*.yaml"))
+OTHER_SAMPLES = [
+    sample for name in ("etcd", "redis") for sample in sorted((REPOSITORY / "samples" / name).glob("*.yaml"))
+]
+SEED_OF_REDIS = OTHER_SAMPLES.pop(OTHER_SAMPLES.index(REPOSITORY / "samples" / "redis" / "seed.yaml"))
+
+DEFAULTS = {
+    "version": "1.6.38",
+    "memoryMB": 64,
+    "maxItemSizeMB": 1,
+    "maxConnections": 1024,
+    "threads": 4,
+    "containerPort": 11211,
+    "workload": "Deployment",
+    "warmRestart": False,
+    "paused": False,
+}
+
+
+ETCD_DEFAULTS = {
+    "storage": {"size": "8Gi", "medium": "Volume", "retain": True},
+    "heartbeatInterval": 100,
+    "electionTimeout": 1000,
+    "paused": False,
+}
+
+
+REDIS_DEFAULTS = {"replicasPerMaster": 1, "pause": False, "finalizers": "foreground"}
+
+
+def manifest(case: Case, kind: Kind = MEMCACHED) -> dict[str, object]:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": case.resource},
+        "spec": case.whole_spec,
+    }
+
+
+def holds(kept: Any, given: Any) -> bool:
+    """Whether all that was given was kept."""
+    if not isinstance(given, dict):
+        return bool(kept == given)
+    return all(name in kept and holds(kept[name], value) for name, value in given.items())
+
+
+def create(world: World, kind: Kind, case: Case) -> Obj:
+    return world.person.create(kind, manifest(case, kind) | {"metadata": world.metadata(case.resource)})
+
+
+@pytest.mark.parametrize(("kind", "case"), ACCEPTED)
+def test_it_is_accepted(world: World, kind: Kind, case: Case) -> None:
+    assert holds(create(world, kind, case)["spec"], case.whole_spec), "as given, with defaults beside"
+
+
+@pytest.mark.parametrize(("kind", "case"), REFUSED)
+def test_it_is_refused_with_a_sentence(world: World, kind: Kind, case: Case) -> None:
+    with pytest.raises(KubeError) as refused:
+        create(world, kind, case)
+    assert refused.value.status in (400, 422)
+    assert case.says in str(refused.value)
+
+
+def replace(world: World, kind: Kind, change: Change) -> Obj:
+    """Make a resource, give it a status, and put another spec into its place."""
+    made = create(world, kind, change.old)
+    if change.status:
+        status = {"status": change.status}
+        made = world.person.merge(kind, world.namespace, change.old.resource, status, subresource="status")
+    return world.person.update(kind, made | {"spec": change.new.whole_spec})
+
+
+@pytest.mark.parametrize(("kind", "change"), TAKEN_OF_ALL, ids=str)
+def test_a_change_is_accepted(world: World, kind: Kind, change: Change) -> None:
+    assert holds(replace(world, kind, change)["spec"], change.new.whole_spec)
+
+
+@pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
+def test_a_change_is_refused_with_a_sentence(world: World, kind: Kind, change: Change) -> None:
+    with pytest.raises(KubeError) as refused:
+        replace(world, kind, change)
+    assert refused.value.status == 422
+    assert change.says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "filled_in"),
+    [
+        (MEMCACHED, {"size": 2}, DEFAULTS),
+        (ETCD_CLUSTER, {"size": 3, "version": "3.6.16"}, ETCD_DEFAULTS),
+        (REDIS_CLUSTER, {"replicas": 6}, REDIS_DEFAULTS),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kind) else "",
+)
+def test_what_is_not_given_is_filled_in(world: World, kind: Kind, given: Obj, filled_in: Obj) -> None:
+    assert create(world, kind, Case("", given, base={}))["spec"] == given | filled_in
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_applies_strictly_and_is_made_real(
+    world: World, kube: Kubectl, operator: Operator, sample: Path
+) -> None:
+    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("wallet-tls")})
+    kube("apply", "--validate=strict", "--filename", sample)
+    resources = [obj for obj in yaml.safe_load_all(sample.read_text()) if obj["kind"] == MEMCACHED.name]
+    (name,) = (obj["metadata"]["name"] for obj in resources)
+    world.eventually(lambda: world.is_ready(name))
+    again = kube("apply", "--validate=strict", "--filename", sample)
+    assert f"{MEMCACHED.name.lower()}.{MEMCACHED.group}/{name} unchanged" in again
+
+
+def test_an_unknown_field_is_named(world: World, kube: Kubectl) -> None:
+    case = manifest(Case("unknown", {"memoryMb": 64}))
+    with pytest.raises(ClusterError, match=r'unknown field "spec\.memoryMb"'):
+        kube("apply", "--validate=strict", "--filename", "-", stdin=json.dumps(case))
+
+
+def test_get_shows_what_counts(world: World, kube: Kubectl, operator: Operator) -> None:
+    world.create(size=2)
+    world.eventually(world.is_ready)
+    heading, row = kube("get", "mc").splitlines()
+    assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "AGE"]
+    assert row.split()[:4] == ["cache", "2", "2", "Running"]
+    heading, row = kube("get", "platform", "--output", "wide").splitlines()
+    assert heading.split()[5:] == ["IMAGE", "MESSAGE"]
+    assert "memcached:1.6.38" in row
+    assert row.endswith("2 of 2 servers are ready.")
+
+
+@pytest.mark.parametrize(
+    "resource", [memcached.API, etcd.API, etcd_backup.API, redis.API], ids=lambda api: api.kind.name
+)
+def test_explain_describes_every_field(kube: Kubectl, resource: Resource) -> None:
+    said = kube("explain", f"{resource.kind.plural}.spec")
+    for field in resource.spec.model_fields.values():
+        assert f"  {field.alias}\t" in said
+    assert "<no description>" not in kube("explain", resource.kind.plural, "--recursive") + said
+
+
+SHOWN = {
+    ETCD_CLUSTER: (
+        {"readyMembers": 2, "phase": "Scaling", "version": "3.6.16", "leader": "cache-1", "image": "etcd:v3.6.16"},
+        ["NAME", "SIZE", "READY", "PHASE", "VERSION", "AGE", "LEADER", "IMAGE", "MESSAGE"],
+        ["cache", "3", "2", "Scaling", "3.6.16", ..., "cache-1", "etcd:v3.6.16"],
+    ),
+    ETCD_BACKUP: (
+        {"phase": "Complete", "revision": 7, "size": "1.2Mi", "sizeBytes": 1258291, "location": "volume://snapshots/a"},
+        ["NAME", "CLUSTER", "PHASE", "REVISION", "SIZE", "AGE", "LOCATION", "MESSAGE"],
+        ["cache", "demo", "Complete", "7", "1.2Mi", ..., "volume://snapshots/a"],
+    ),
+    REDIS_CLUSTER: (
+        {
+            "readyReplicas": 5,
+            "masters": 3,
+            "phase": "Upgrading",
+            "version": "redis-7.0.15",
+            "image": "redis:8.0.2",
+            "conditions": [{"type": "slave", "status": "False"}, {"type": "slave", "status": "True"}],
+        },
+        ["NAME", "REPLICAS", "READY", "MASTERS", "PHASE", "VERSION", "AGE", "IMAGE", "MESSAGE"],
+        ["cache", "6", "5", "3", "Upgrading", "redis-7.0.15", ..., "redis:8.0.2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.name)
+def test_get_shows_what_counts_of_a_status(world: World, kube: Kubectl, kind: Kind) -> None:
+    status, titles, cells = SHOWN[kind]
+    create(world, kind, Case("", base=CASES[kind].BASE))
+    world.person.merge(kind, world.namespace, "cache", {"status": status}, subresource="status")
+    heading, row = kube("get", kind.plural, "--output", "wide").splitlines()
+    assert heading.split() == titles
+    assert all(shown == cell for shown, cell in zip(row.split(), cells, strict=False) if cell is not ...)
+
+
+def test_kubectl_scales_an_etcd_cluster_within_its_bounds(world: World, kube: Kubectl) -> None:
+    create(world, ETCD_CLUSTER, Case("", base=etcd_cases.BASE))
+    status = {"size": 3, "selector": "app.kubernetes.io/instance=cache"}
+    world.person.merge(ETCD_CLUSTER, world.namespace, "cache", {"status": status}, subresource="status")
+    kube("scale", "etcd/cache", "--replicas=5")
+    scale = json.loads(kube("get", "etcdcluster", "cache", "--subresource=scale", "--output=json"))
+    assert (scale["spec"]["replicas"], scale["status"]) == (5, {"replicas": 3, "selector": status["selector"]})
+    with pytest.raises(ClusterError, match="greater than or equal to 1"):
+        kube("scale", "etcd/cache", "--replicas=0")
+
+
+@pytest.mark.parametrize("sample", OTHER_SAMPLES, ids=lambda path: f"{path.parent.stem}: {path.stem}")
+def test_a_sample_applies_strictly_and_again_without_a_change(world: World, kube: Kubectl, sample: Path) -> None:
+    kube("apply", "--validate=strict", "--filename", sample)
+    again = kube("apply", "--validate=strict", "--filename", sample).splitlines()
+    ours = [line for line in again if not line.startswith("secret/")]  # its stringData is applied each time
+    assert ours
+    assert all(line.endswith(" unchanged") for line in ours)
+
+
+def test_the_seeds_manifest_is_refused_for_its_version_alone_whether_created_or_changed_to(
+    world: World, kube: Kubectl
+) -> None:
+    text = SEED_OF_REDIS.read_text().replace("namespace: kube-system", f"namespace: {world.namespace}")
+    with pytest.raises(ClusterError, match=r"redis 3\.2\.8 is older than the operator works with"):
+        kube("create", "--filename", "-", stdin=text.replace("7.0.15", "3.2.8"))
+    for _ in range(2):
+        kube("apply", "--validate=strict", "--filename", "-", stdin=text)
+    with pytest.raises(ClusterError, match=r"Give redis 6\.2 or newer, or valkey 7\.2 or newer"):
+        kube("patch", "rec/example000-redis-cluster", "--type=merge", "--patch", '{"spec": {"version": "3.2.8"}}')
+    kept = json.loads(kube("get", "rec/example000-redis-cluster", "--output=json"))
+    assert kept["spec"]["version"] == "7.0.15"
+    assert kept["metadata"]["generation"] == 1, "applied again, it changes nothing"
+    assert "status" not in kept, "what the manifest says of it is not the manifest's to say"
+
+
+def test_kubectl_scales_a_redis_cluster_within_its_bounds(world: World, kube: Kubectl) -> None:
+    create(world, REDIS_CLUSTER, Case("", base=redis_cases.BASE))
+    kube("scale", "rec/cache", "--replicas=8")
+    assert json.loads(kube("get", "rec", "cache", "--output=json"))["spec"]["replicas"] == 8
+    with pytest.raises(ClusterError, match="three masters at least"):
+        kube("scale", "rec/cache", "--replicas=5")
+
+
+def test_kubectl_scales_and_an_autoscaler_finds_the_pods(world: World, kube: Kubectl, operator: Operator) -> None:
+    world.create(size=1)
+    world.eventually(world.is_ready)
+    kube("scale", "memcached/cache", "--replicas=3")
+    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 3)
+    scale = json.loads(kube("get", "memcached", "cache", "--subresource=scale", "--output=json"))
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
+    found = kube("get", "pods", "--selector", scale["status"]["selector"], "--output=name").split()
+    assert len(found) == 3
+
+
+def test_describe_and_wait_work_as_people_expect(world: World, kube: Kubectl, operator: Operator) -> None:
+    world.create()
+    world.eventually(world.is_ready)
+    kube("wait", "memcached/cache", "--for=condition=Ready", "--timeout=5s")
+    world.eventually(lambda: world.events(reason="Ready"))
+    said = kube("describe", "memcached", "cache")
+    assert "1 of 1 servers are ready." in said
+    assert "memcached-operator" in said.partition("Events:")[2]

@@ -1,0 +1,104 @@
+"""What the operator owns and somebody edits or deletes comes back; what others own stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, Kind, Obj
+from tests.api.support.running import Operator
+from tests.api.support.world import MEMCACHED, OWNED, World, masked
+
+CONTAINER = {"name": "memcached"}
+OTHER_IMAGE = {"template": {"spec": {"containers": [CONTAINER | {"image": "memcached:1.5.0"}]}}}
+OTHER_ARGS = {"template": {"spec": {"containers": [CONTAINER | {"image": "memcached:1.6.38", "args": ["-m", "1"]}]}}}
+
+EDITS: list[tuple[str, Kind, Obj, str]] = [
+    ("replicas", DEPLOYMENT, {"spec": {"replicas": 5}}, "spec.replicas"),
+    ("image", DEPLOYMENT, {"spec": OTHER_IMAGE}, "image"),
+    ("arguments", DEPLOYMENT, {"spec": OTHER_ARGS}, "args"),
+    ("strategy", DEPLOYMENT, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": "50%"}}}}, "maxSurge"),
+    ("history", DEPLOYMENT, {"spec": {"revisionHistoryLimit": None}}, "revisionHistoryLimit"),
+    ("label", DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/part-of": "mine"}}}, "part-of"),
+    ("label removed", DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/component": None}}}, "component"),
+    ("owner removed", DEPLOYMENT, {"metadata": {"ownerReferences": None}}, "ownerReferences"),
+    ("our own label removed", SERVICE, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}, ""),
+    ("selector removed", SERVICE, {"spec": {"selector": None}}, "spec.selector"),
+    ("selector", SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}, "spec.selector"),
+    ("port", SERVICE, {"spec": {"ports": [{"name": "mine", "port": 11211, "targetPort": 80}]}}, "spec.ports"),
+    ("ports removed", SERVICE, {"spec": {"ports": None}}, "spec.ports"),
+    (
+        "target port",
+        SERVICE,
+        {"spec": {"ports": [{"name": "memcached", "port": 11211, "targetPort": 1}]}},
+        "spec.ports",
+    ),
+]
+
+
+@pytest.fixture
+def settled(world: World, operator: Operator) -> World:
+    """A world with one healthy resource."""
+    world.create(size=2)
+    world.eventually(world.is_ready)
+    return world
+
+
+@pytest.mark.parametrize(("kind", "patch", "field"), [edit[1:] for edit in EDITS], ids=[edit[0] for edit in EDITS])
+def test_an_edited_field_comes_back_and_the_event_names_it(settled: World, kind: Kind, patch: Obj, field: str) -> None:
+    before = masked(settled.get(kind))
+    settled.edit(kind, patch)
+    settled.eventually(lambda: masked(settled.get(kind)) == before and settled.is_ready())
+    if field:
+        (told,) = settled.eventually(lambda: settled.events(reason="Restored"))
+        assert field in told["message"]
+        assert f"{kind} cache" in told["message"]
+
+
+@pytest.mark.parametrize("kind", OWNED, ids=str)
+def test_a_deleted_object_comes_back(settled: World, kind: Kind) -> None:
+    before = settled.get(kind)
+    settled.delete(kind)
+    settled.eventually(lambda: settled.find(kind) and settled.is_ready())
+    after = settled.get(kind)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert masked(after) == masked(before)
+
+
+def test_a_deleted_pod_is_replaced_and_meanwhile_a_loss_is_told(settled: World) -> None:
+    workloads, settled.workloads = settled.workloads, None
+    lost = settled.listed(POD)[0]["metadata"]["name"]
+    settled.delete(POD, lost, gracePeriodSeconds=0)
+    settled.eventually(lambda: settled.reason() == "Degraded")
+    assert lost not in settled.get(MEMCACHED)["status"]["nodes"]
+    settled.workloads = workloads
+    settled.eventually(lambda: settled.is_ready() and len(settled.get(MEMCACHED)["status"]["nodes"]) == 2)
+
+
+@pytest.mark.parametrize("kind", OWNED, ids=str)
+def test_fields_of_others_survive(settled: World, kind: Kind) -> None:
+    theirs = {"metadata": {"annotations": {"example.com/note": "mine"}, "labels": {"team": "shop"}}}
+    spec = {"minReadySeconds": 1} if kind == DEPLOYMENT else {"publishNotReadyAddresses": True}
+    settled.edit(kind, {**theirs, "spec": spec})
+    settled.change(size=3, containerPort=11311)
+    settled.eventually(lambda: settled.is_ready() and len(settled.listed(POD)) == 3)
+    settled.eventually(lambda: settled.get(SERVICE)["spec"]["ports"][0]["port"] == 11311)
+    obj = settled.get(kind)
+    assert obj["metadata"]["annotations"]["example.com/note"] == "mine"
+    assert obj["metadata"]["labels"]["team"] == "shop"
+    assert spec.items() <= obj["spec"].items()
+
+
+def test_a_port_in_place_of_ours_becomes_one_beside_ours(settled: World) -> None:
+    """Entries of a keyed list have owners of their own: theirs is not ours to remove."""
+    settled.edit(SERVICE, {"spec": {"ports": [{"name": "mine", "port": 80}]}})
+    settled.eventually(lambda: len(settled.get(SERVICE)["spec"]["ports"]) == 2)
+    assert {port["name"] for port in settled.get(SERVICE)["spec"]["ports"]} == {"mine", "memcached"}
+
+
+def test_an_edit_while_the_operator_was_away_is_found(settled: World, operator: Operator) -> None:
+    before = settled.snapshot()
+    operator.stop()
+    settled.edit(DEPLOYMENT, {"spec": {"replicas": 7}})
+    settled.delete(SERVICE)
+    operator.start()
+    settled.eventually(lambda: settled.find(SERVICE) and settled.is_ready() and settled.snapshot() == before)

@@ -1,0 +1,62 @@
+"""A change of any field ends as if the spec had been so from the start, and its reversal as if it had never been."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.kubernetes.client import SECRET, Obj
+from tests.api.support.running import Operator
+from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
+from tests.support.memcached.cases import CHANGES
+from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
+
+NAMES = {leaf: f"leaf-{number}" for number, leaf in enumerate(CHANGES)}
+
+
+def objects(world: World) -> dict[str, Any]:
+    """What became of each resource, by its name; with that name left out."""
+    found: dict[str, list[Obj]] = {}
+    for kind in (MEMCACHED, *EVERYTHING):
+        for obj in world.listed(kind):
+            name = obj["metadata"]["name"]
+            told = json.dumps(masked(obj), sort_keys=True)
+            found.setdefault(name, []).append(
+                json.loads(told.replace(f'"{name}"', '"NAME"').replace(f"={name},", "=NAME,"))
+            )
+    return found
+
+
+def settled(world: World, *prefixes: str) -> bool:
+    """Whether every resource is ready, or paused as it asks to be."""
+    names = [f"{prefix}{name}" for prefix in prefixes for name in NAMES.values()]
+    paused = {f"{prefix}{NAMES['paused']}" for prefix in prefixes}
+    return all(world.reason(name) == "Paused" if name in paused else world.is_ready(name) for name in names)
+
+
+def test_a_change_is_as_from_the_start_and_its_reversal_as_never(world: World, operator: Operator) -> None:
+    world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
+    world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
+    for leaf, name in NAMES.items():
+        world.create(f"new-{name}", **({"size": 0} | CHANGES[leaf]))
+        world.create(f"old-{name}", size=0)
+    world.create("untouched", size=0)
+    world.eventually(lambda: world.is_ready("untouched") and settled(world, "new-"), seconds=60)
+    world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in NAMES.values()), seconds=60)
+    for leaf, name in NAMES.items():
+        world.change(f"old-{name}", **CHANGES[leaf])
+    world.eventually(lambda: settled(world, "old-"), seconds=60)
+    seen = objects(world)
+    differ = [
+        leaf
+        for leaf, name in NAMES.items()
+        # One that is paused from the start has no objects; the other keeps what it had.
+        if leaf != "paused" and seen[f"old-{name}"] != seen[f"new-{name}"]
+    ]
+    assert differ == []
+
+    for leaf, name in NAMES.items():
+        world.change(f"old-{name}", **dict.fromkeys(CHANGES[leaf]) | {"size": 0})
+    world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in NAMES.values()), seconds=60)
+    seen = objects(world)
+    assert [leaf for leaf, name in NAMES.items() if seen[f"old-{name}"] != seen["untouched"]] == []

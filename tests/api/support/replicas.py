@@ -1,0 +1,98 @@
+"""The memcached operator as processes of their own: replicas that probes, metrics and logs tell of."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.cluster.network import free_ports
+from e2e.cluster.paths import REPOSITORY
+from tests.api.support.running import NAME
+
+
+class Replica:
+    """A process `python -m operators.memcached` whose metrics are open.
+
+    Attributes:
+        process: what runs.
+        said: its log, line by line.
+        probes, metrics: URLs.
+    """
+
+    def __init__(self, kubeconfig: Path, *arguments: str) -> None:
+        probes, metrics = free_ports(2)
+        self.probes = f"http://127.0.0.1:{probes}"
+        self.metrics = f"http://127.0.0.1:{metrics}/metrics"
+        command = [
+            *(sys.executable, "-m", "operators.memcached", "--log-format=text", "--no-metrics-secure"),
+            *(f"--health-probe-bind-address=127.0.0.1:{probes}", f"--metrics-bind-address=127.0.0.1:{metrics}"),
+            *(f"--kubeconfig={kubeconfig}", *arguments),
+        ]
+        self.said: list[str] = []
+        self.process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    @classmethod
+    @contextmanager
+    def running(cls, kubeconfig: Path, *arguments: str) -> Iterator[Replica]:
+        """One that is ready, until the block is left."""
+        replica = cls(kubeconfig, *arguments)
+        try:
+            wait(lambda: answer(f"{replica.probes}/readyz")[0] == 200)
+            yield replica
+        finally:
+            replica.process.kill()
+            replica.process.wait()
+
+    @property
+    def leads(self) -> bool:
+        return self.metric(f'leader_election_master_status{{name="{NAME}"}}') == 1
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's values, over the labels that are not given; 0 where there is none."""
+        beginning, _, labels = name.partition("{")
+        wanted = labels.rstrip("}")
+        lines = re.findall(rf"^{re.escape(beginning)}(?:{{(.*)}})? (\S+)$", answer(self.metrics)[1], re.MULTILINE)
+        return sum(float(value) for given, value in lines if wanted in given)
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def end(self) -> int:
+        """Wait for its end; returns the exit code."""
+        code = self.process.wait(20)
+        self._reading.join(5)
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.said.extend(self.process.stderr)
+
+
+def answer(url: str) -> tuple[int, str]:
+    """Status and text; 0 where nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except (urllib.error.URLError, OSError):
+        return 0, ""
+
+
+def wait(check: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)

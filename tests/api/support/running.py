@@ -1,0 +1,221 @@
+"""The memcached operator inside the test's process, in a thread and an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from e2e.cluster.network import free_ports
+from operators.memcached.__main__ import OPERATOR, controller
+from shared.cli.options import parse_options
+from shared.kubernetes.client import Kind, Request, Response, Transport, Unavailable
+from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.runtime import process
+from shared.runtime.process import Process
+from shared.testing.faults.faults import WRITES, Crash, Faults, strike
+from tests.unit.memcached.fake_servers import Fleet
+
+NAME = "memcached-operator"
+
+
+class Asked(NamedTuple):
+    """A request of the operator, and the server's answer to it, even if a fault kept the answer back.
+
+    Attributes:
+        status: HTTP status; 0 if the request never got there.
+        uid: of the object that the answer is about, which a DELETE names whether it is gone or on its way out.
+    """
+
+    method: str
+    path: str
+    status: int
+    query: Mapping[str, str]
+    uid: str
+
+
+class Wire:
+    """A `Transport` around the real one that writes down what is asked and brings what can go wrong.
+
+    Attributes:
+        asked: every request, in order.
+        cut: whether a fault has ended who asks: nothing gets out any more, though its process takes a while to be gone.
+    """
+
+    def __init__(self) -> None:
+        self.cut = False
+        self.faults = Faults()
+        self.asked: list[Asked] = []
+        self.transport: Transport | None = None
+
+    async def request(self, request: Request) -> Response:
+        if self.cut:
+            raise Crash(f"after the end: {request}", request)
+        fault = self.faults.next(request)
+        answer = None
+        if fault is None or fault.landed:
+            assert self.transport is not None
+            try:
+                answer = await self.transport.request(request)
+            except Unavailable:
+                self._write_down(request, None)
+                raise
+        self._write_down(request, answer)
+        if fault is not None:
+            self.cut = self.cut or fault.crash
+            return strike(fault, request)
+        assert answer is not None
+        return answer
+
+    def _write_down(self, request: Request, answer: Response | None) -> None:
+        body = (answer.body if answer else None) or {}
+        about = (body.get("metadata") or {}) | (body.get("details") or {})  # of an object, or of a Status
+        status = answer.status if answer else 0
+        self.asked.append(Asked(request.method, request.path, status, request.query, about.get("uid", "")))
+
+    @property
+    def writes(self) -> list[Asked]:
+        return [asked for asked in self.asked if asked.method in WRITES]
+
+    @property
+    def created(self) -> Counter[str]:
+        """How often each object came to be by us, events aside."""
+        return Counter(asked.path for asked in self.writes if asked.status == 201 and "/events" not in asked.path)
+
+
+class Operator:
+    """The operator as a process is started and ended; each start has an empty cache.
+
+    Args:
+        kubeconfig: whose rights it has.
+        namespaces: what it watches; none means all.
+        host: the API server's address, where something stands between.
+        name: its name; two of one name would fight for the same objects.
+        flags: what else it is told.
+        of: what operator it is; without it, memcached's.
+
+    Attributes:
+        fleet: the servers that it finds behind the pods.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        *namespaces: str,
+        host: str = "",
+        name: str = NAME,
+        resync: float = 3600,
+        flags: Sequence[str] = (),
+        of: process.Operator | None = None,
+    ) -> None:
+        self.wire = Wire()
+        self.fleet = Fleet()
+        self._operator = of or replace(OPERATOR, controllers=lambda options: (controller(options, self.fleet.connect),))
+        self._kubeconfig = str(kubeconfig)
+        self._host = host
+        (port,) = free_ports(1)
+        self._ready = f"http://127.0.0.1:{port}/readyz"
+        arguments = ["--watch-namespace", ",".join(namespaces), "--resync", str(resync), "--operator-name", name]
+        addresses = ["--metrics-bind-address", "0", "--health-probe-bind-address", f"127.0.0.1:{port}"]
+        arguments += ["--agent-image", "memcached-operator:test"]
+        self._options = parse_options(NAME, "memcached", [*arguments, *addresses, *flags], {})
+        self._thread: threading.Thread | None = None
+        self._begun = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What it watches."""
+        (served,) = self._operator.controllers(self._options)
+        return served.kinds
+
+    def start(self) -> None:
+        """Start, and wait until its cache is filled, or a fault has ended it."""
+        self.wire.cut, self._error = False, None
+        self._begun.clear()
+        self._thread = threading.Thread(target=self._run, name="operator")
+        self._thread.start()
+        deadline = time.monotonic() + 20
+        while not self.crashed and not self._answers_ready():
+            if self._error:
+                raise self._error
+            assert time.monotonic() < deadline, "the operator did not become ready"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it as a signal would; does nothing if it does not run, or a fault was faster."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        if self._begun.wait(5) and not self._loop.is_closed():
+            with suppress(RuntimeError):  # it closed meanwhile
+                self._loop.call_soon_threadsafe(self._task.cancel)
+        with suppress(Crash):
+            self._join(thread)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a fault has ended it, or is about to, and nobody has stopped or revived it since."""
+        return self.wire.cut and self._thread is not None
+
+    def revive(self) -> None:
+        """Start it again after a crash."""
+        assert self.crashed
+        with suppress(Crash):
+            self.ended()
+        self.start()
+
+    def ended(self) -> None:
+        """Wait until it ends by itself; raises what it ended with."""
+        thread, self._thread = self._thread, None
+        assert thread is not None, "it does not run"
+        self._join(thread)
+
+    def _join(self, thread: threading.Thread) -> None:
+        thread.join(15)
+        assert not thread.is_alive(), "the operator did not end"
+        if self._error:
+            raise self._error
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            self._error = error
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._process())
+        self._begun.set()
+        await self._task
+
+    async def _process(self) -> None:
+        configuration = await load_configuration(self._kubeconfig)
+        configuration.host = self._host or configuration.host
+        transport = HttpTransport(configuration)
+        self.wire.transport = transport
+        try:
+            await Process(self._operator, self._options, self.wire, configuration).run()
+        finally:
+            await transport.close()
+
+    def _answers_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(self._ready, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False

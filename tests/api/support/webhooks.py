@@ -1,0 +1,72 @@
+"""WebhookConfigurations as the chart makes them, but for an operator on this machine: called by URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operators.memcached.api.resource import API
+from shared.kubernetes.client import CRD, Invalid, Obj
+from shared.pki.trust_bundle import MUTATING, VALIDATING
+from tests.api.support.world import World
+
+BAD: dict[str, Any] = {"memoryMB": 64, "maxItemSizeMB": 33}
+SENTENCE = "33 is more than half of memoryMB, the most that memcached takes; lower it, or raise memoryMB."
+
+SPEC_CHANGED = "!has(object.metadata.deletionTimestamp) && (oldObject == null || object.?spec != oldObject.?spec)"
+"""Who only removes a finalizer is not held up, even where no operator is there to ask."""
+
+
+def configurations(name: str, port: int, namespace: str, *, failure_policy: str = "Fail") -> list[Obj]:
+    """Both configurations, for one namespace and an operator that serves webhooks at a port of this machine."""
+    kind = API.kind
+    about = {
+        "apiGroups": [kind.group],
+        "apiVersions": [kind.version],
+        "resources": [kind.plural],
+        "scope": "Namespaced",
+    }
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+
+    def webhook(path: str, **more: Any) -> Obj:
+        return {
+            "name": f"{path}.{kind.plural}.{kind.group}",
+            "clientConfig": {"url": f"https://127.0.0.1:{port}/{path}"},
+            "rules": [{**about, "operations": ["CREATE", "UPDATE"]}],
+            "matchConditions": [{"name": "spec-changed", "expression": SPEC_CHANGED}],
+            "namespaceSelector": selector,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 5,
+            "failurePolicy": failure_policy,
+            **more,
+        }
+
+    bodies = ((MUTATING, webhook("default", reinvocationPolicy="IfNeeded")), (VALIDATING, webhook("validate")))
+    return [
+        {"apiVersion": of.api_version, "kind": of.name, "metadata": {"name": name}, "webhooks": [body]}
+        for of, body in bodies
+    ]
+
+
+def forget_rules(world: World) -> None:
+    """Make the CRD as if it were older than every rule: what only the webhooks and the reconcile refuse."""
+    name = f"{API.kind.plural}.{API.kind.group}"
+    world.person.update(CRD, _without_rules(world.person.get(CRD, None, name)))
+    world.eventually(lambda: _lands(world))
+
+
+def _without_rules(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_rules(inner) for inner in node]
+    if isinstance(node, dict):
+        return {key: _without_rules(inner) for key, inner in node.items() if key != "x-kubernetes-validations"}
+    return node
+
+
+def _lands(world: World) -> bool:
+    try:
+        world.create("probe", **BAD)
+    except Invalid:
+        return False
+    world.remove(API.kind, "probe")
+    return True

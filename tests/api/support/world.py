@@ -1,0 +1,195 @@
+"""One namespace of a real API server with everybody who acts in it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from e2e.cluster.controlplane import ControlPlane
+from operators.etcd.api import backup as etcd_backup
+from operators.etcd.api import resource as etcd
+from operators.memcached.api.resource import API
+from operators.redis.api import resource as redis
+from shared.kubernetes.client import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    KubeError,
+    NotFound,
+    Obj,
+)
+from shared.status import conditions
+from shared.testing import Actor, Workloads
+from shared.testing.api_server.kinds import NAMESPACE
+from shared.testing.kubelet.kubelet import Processes
+from tests.api.support.live import LiveServer
+
+MEMCACHED = API.kind
+ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
+REDIS_CLUSTER = redis.API.kind
+OWNED = (DEPLOYMENT, SERVICE)
+"""What every Memcached owns that does not ask for more."""
+
+EVERYTHING = (DEPLOYMENT, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER)
+"""What a Memcached may own; of the first two, one at a time."""
+
+_numbers = itertools.count(1)
+
+
+class World:
+    """A namespace of its own, a person with kubectl, and Kubernetes' controllers (played by `Workloads`).
+
+    Args:
+        kinds: all that there is to look at and to collect.
+        processes: what runs in pods.
+        nodes: how many nodes these are spread over.
+
+    Attributes:
+        person: whoever uses the cluster.
+        workloads: the Deployment controller and the kubelet; they move whenever the test waits.
+        server: what all of them talk to.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        made: int = 0,
+        kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
+        processes: Processes | None = None,
+        nodes: int = 1,
+    ) -> None:
+        self.namespace = f"test-{next(_numbers)}"
+        self._live = LiveServer(plane, self.namespace, kinds)
+        self.server = self._live.as_server
+        self.person = self._live.actor("person")
+        self.workloads: Workloads | None = Workloads(self.server, processes=processes, made=made, nodes=nodes)
+        self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
+
+    def actor(self, name: str) -> Actor:
+        """Somebody else, under a field manager of that name."""
+        return self._live.actor(name)
+
+    def close(self) -> None:
+        """Leave no resource behind: without controllers nobody ends the namespace."""
+        for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
+            for obj in self.person.list(kind, self.namespace):
+                self.remove(kind, obj["metadata"]["name"])
+        self._live.close()
+
+    def create(self, name: str = "cache", **spec: Any) -> Obj:
+        """Make a Memcached; one server where no size is given."""
+        body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": self.metadata(name)}
+        return self.person.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
+
+    def metadata(self, name: str = "cache") -> Obj:
+        return {"name": name, "namespace": self.namespace}
+
+    def change(self, name: str = "cache", **spec: Any) -> Obj:
+        return self.person.merge(MEMCACHED, self.namespace, name, {"spec": spec})
+
+    def get(self, kind: Kind, name: str = "cache") -> Obj:
+        return self.person.get(kind, self.namespace, name)
+
+    def find(self, kind: Kind, name: str = "cache") -> Obj | None:
+        try:
+            return self.get(kind, name)
+        except NotFound:
+            return None
+
+    def edit(self, kind: Kind, patch: Obj, name: str = "cache") -> Obj:
+        return self.person.merge(kind, self.namespace, name, patch)
+
+    def delete(self, kind: Kind, name: str = "cache", **options: Any) -> None:
+        self.person.delete(kind, self.namespace, name, **options)
+
+    def remove(self, kind: Kind, name: str) -> None:
+        """See that an object is gone, whatever holds it."""
+        try:
+            self.edit(kind, {"metadata": {"finalizers": None}}, name)
+            self.delete(kind, name, gracePeriodSeconds=0)
+        except NotFound:
+            pass
+
+    def listed(self, kind: Kind) -> list[Obj]:
+        return self.person.list(kind, self.namespace)
+
+    def condition(self, name: str = "cache", *, of: str = conditions.READY) -> Obj:
+        return conditions.condition(self.find(MEMCACHED, name) or {}, of)
+
+    def reason(self, name: str = "cache") -> str:
+        """What the Ready condition gives as its reason; empty while there is none."""
+        return str(self.condition(name).get("reason", ""))
+
+    def is_ready(self, name: str = "cache") -> bool:
+        """Ready, and that of the newest spec."""
+        obj = self.find(MEMCACHED, name) or {"metadata": {}}
+        current = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation")
+        return current and conditions.is_true(obj, conditions.READY)
+
+    def events(self, name: str = "cache", reason: str = "") -> list[Obj]:
+        """What was told of a resource, in order."""
+        told = [event for event in self.listed(EVENT) if event["involvedObject"]["name"] == name]
+        return sorted(
+            (event for event in told if reason in ("", event["reason"])),
+            key=lambda event: int(event["metadata"]["resourceVersion"]),
+        )
+
+    def eventually(self, check: Callable[[], Any], seconds: float = 20.0) -> Any:
+        """Wait until something holds, while Kubernetes' controllers do their part; returns what the check says."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.settle()
+            found = check()
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"it did not come; the resources: {self._statuses()}"
+            time.sleep(0.05)
+
+    def settle(self) -> None:
+        """Let Kubernetes' controllers finish; what changes under their hands is theirs to see again."""
+        if self.workloads is None:
+            return
+        try:
+            self.workloads.settle()
+            self._collect_garbage()
+        except KubeError:
+            pass
+
+    def snapshot(self) -> list[Obj]:
+        """The resources and what they own, without what differs from run to run."""
+        kinds = (MEMCACHED, *EVERYTHING)
+        return [masked(obj) for kind in kinds for obj in self.listed(kind)]
+
+    def _collect_garbage(self) -> None:
+        """End pods whose workload is gone, as the garbage collector does."""
+        alive = {owner["metadata"]["uid"] for kind in (DEPLOYMENT, STATEFUL_SET) for owner in self.listed(kind)}
+        for pod in self.listed(POD):
+            if pod["metadata"]["ownerReferences"][0]["uid"] not in alive:
+                self.remove(POD, pod["metadata"]["name"])
+
+    def _statuses(self) -> list[Any]:
+        return [(obj["metadata"]["name"], obj.get("status")) for obj in self.listed(MEMCACHED)]
+
+
+_VARYING = frozenset(
+    {"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time"}
+    | {"namespace", "nodes", "servers", "managedFields", "clusterIP", "clusterIPs"}
+    | {"currentRevision", "updateRevision"}
+)
+
+
+def masked(value: Any) -> Any:
+    """An object, or a part of one, without what differs from run to run and from one life to the next."""
+    if isinstance(value, list):
+        return [masked(item) for item in value]
+    if isinstance(value, dict):
+        return {key: masked(part) for key, part in value.items() if key not in _VARYING}
+    return value

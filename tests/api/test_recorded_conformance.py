@@ -1,0 +1,38 @@
+"""The recorded answers that the in-memory API server is held to are those of this real one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from shared.kubernetes.client import CRD, Obj, Request
+from shared.testing.api_server.kinds import NAMESPACE
+from tests.api.support.live import LiveServer
+from tests.support import paths
+from tests.support.api_server_scenarios import STORIES, WIDGET, WIDGET_CRD, tell
+
+RECORD = paths.RECORDED / "kubernetes/kube-apiserver.json"
+RECORDED: dict[str, list[Obj]] = json.loads(RECORD.read_text())
+
+
+@pytest.fixture(scope="module")
+def server(plane: ControlPlane) -> Iterator[LiveServer]:
+    server = LiveServer(plane, "stories")
+    server.actor("storyteller").apply(CRD, WIDGET_CRD)
+    deadline = time.monotonic() + 30
+    while server.handle(Request("GET", WIDGET.path("stories"))).status == 404:
+        assert time.monotonic() < deadline, "the API server does not serve the CRD of the stories"
+        time.sleep(0.2)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_goes_as_recorded(server: LiveServer, name: str) -> None:
+    namespace = f"story-{name.replace('_', '-')}"
+    server.actor("storyteller").create(NAMESPACE, {"metadata": {"name": namespace}})
+    assert json.loads(json.dumps(tell(STORIES[name], server.actor, namespace))) == RECORDED[name]

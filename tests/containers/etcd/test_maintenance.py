@@ -1,0 +1,296 @@
+"""The steps that take care of a cluster, carried out on real ones: what they say and do is what mends them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import signal
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.server import CORRUPT, EtcdError, Member, NoSpace, Progress, Status, Unhealthy
+from operators.etcd.observe import Observed, Place
+from operators.etcd.steps import corruption, maintenance, quorum_recovery
+from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member
+from operators.etcd.steps.data_loss import loss
+from operators.etcd.steps.maintenance import relieve_full_disk
+from shared.kubernetes.pods import Pod
+from shared.runtime.plan import Step
+from tests.containers.support.etcd_servers import NEWEST, OPEN, Etcd, Node, eventually, leader, program, put
+from tests.unit.etcd.world import NOW, cluster
+
+MIB = 2**20
+QUOTA = 16 * MIB
+
+
+def told(reason: str, nodes: Sequence[Node]) -> EtcdCluster:
+    """The resource of these members, whose status bears a reason already."""
+    conditions = [{"type": "Ready", "status": "False", "reason": reason, "message": ""}]
+    numbers = range(len(nodes))
+    return cluster(len(nodes), recorded=numbers, status={"conditions": conditions}, quotaBackendBytes=QUOTA)
+
+
+async def world(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
+    """What an operator sees of these members."""
+    answers: list[Status | None] = []
+    for node in nodes:
+        try:
+            answers.append(await node.status())
+        except EtcdError:
+            answers.append(None)
+    ids = {said.member_id: number for number, said in enumerate(answers) if said}
+    led = next(node for node, said in zip(nodes, answers, strict=True) if said and said.leader == said.member_id)
+    async with led.asked() as server:
+        listed = await server.members()
+        alarms = await server.alarms()
+        compacted = await server.is_compacted((await server.status()).revision)
+    members = {ids.get(member.id, _number(nodes, member)): member for member in listed.members}
+    found = {}
+    for number, said in enumerate(answers):
+        if hashes and said and number in members:
+            async with nodes[number].asked() as server:
+                found[said.member_id] = await server.hash_kv(min(known.revision for known in answers if known))
+    places = tuple(
+        Place(number, node.name, pod=pod(node), member=members.get(number), status=said)
+        for number, (node, said) in enumerate(zip(nodes, answers, strict=True))
+    )
+    return Observed(
+        places=places,
+        members=listed.members,
+        cluster_id=listed.cluster_id,
+        alarms=alarms,
+        compacted=compacted,
+        hashes=found,
+    )
+
+
+def pod(node: Node) -> Pod:
+    return Pod(node.name, node.address, "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
+
+
+def _number(nodes: Sequence[Node], member: Member) -> int:
+    return next(number for number, node in enumerate(nodes) if node.peer_url in member.peer_urls)
+
+
+async def carry_out(nodes: Sequence[Node], step: Step) -> list[str]:
+    """Do what a step asks for, where these members really are."""
+    by_name = {node.name: node for node in nodes}
+    done = []
+    for call in step.actions:
+        assert isinstance(call, EtcdCall)
+        there = tuple(by_name[endpoint.name].endpoint() for endpoint in call.endpoints)
+        call = dataclasses.replace(call, endpoints=there)
+        await eventually(partial(execute, connect, call), Unhealthy)  # the operator, too, would ask again
+        done.append(str(call))
+    return done
+
+
+async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd, etcd_version: str) -> None:
+    with etcd.cluster(etcd_version, f"--quota-backend-bytes={QUOTA}", size=3) as made:
+        led = await leader(made.nodes)
+
+        async def fill() -> None:
+            for number in range(1000):
+                await put(led, f"key-{number % 8}", bytes(MIB // 4))
+
+        await put(led, "first", b"value")
+        with pytest.raises(NoSpace):
+            await fill()
+        revision = (await led.status()).revision
+        done = []
+        resource = told(maintenance.OUT_OF_SPACE, made.nodes)
+        for _ in range(100):
+            seen = await world(made.nodes)
+            if not seen.is_full:
+                break
+            step = relieve_full_disk(resource, seen, NOW)
+            assert step.reason == maintenance.OUT_OF_SPACE
+            does = await carry_out(made.nodes, step)
+            if seen.leader and does == [f"defragment {seen.leader.name}"]:  # who leads may change meanwhile
+                rest = [place.status for place in seen.places if place is not seen.leader]
+                assert all(said and said.db_size < maintenance.ROOM * QUOTA for said in rest)
+            done += does
+            await asyncio.sleep(0 if does else 0.2)
+        names = [each for each in done if each.startswith("defragment")]
+        assert done[0] == f"compact up to revision {revision}"
+        assert sorted(names) == ["defragment demo-0", "defragment demo-1", "defragment demo-2"]
+        assert all(each.startswith("disarm NOSPACE") for each in done[4:])
+        led = await leader(made.nodes)
+        await put(led, "last", b"value")
+        assert (await led.status()).revision == revision + 1
+
+
+async def test_live_data_that_fill_the_quota_are_told_and_left(etcd: Etcd) -> None:
+    with etcd.cluster(NEWEST, f"--quota-backend-bytes={QUOTA}") as made:
+        (node,) = made.nodes
+        await leader(made.nodes)
+
+        async def fill() -> None:
+            for number in range(2000):
+                await put(node, f"key-{number}", bytes(MIB // 64))
+
+        with pytest.raises(NoSpace):
+            await fill()
+        resource = told(maintenance.OUT_OF_SPACE, made.nodes)
+        done: list[str] = []
+        for _ in range(5):
+            step = relieve_full_disk(resource, await world(made.nodes), NOW)
+            done += await carry_out(made.nodes, step)
+        assert [each.split()[0] for each in done] in (["compact"], ["compact", "defragment"])
+        assert step.reason == maintenance.QUOTA_EXCEEDED
+        raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
+        step = relieve_full_disk(raised, await world(made.nodes), NOW)
+        assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]
+
+
+@pytest.mark.parametrize("leads", [False, True])
+async def test_a_member_with_a_changed_bit_is_found_and_removed_even_if_it_leads(etcd: Etcd, leads: bool) -> None:
+    flags = ("--feature-gates=CompactHashCheck=true", "--compact-hash-check-time=1s")
+    with etcd.cluster("3.6.16", *flags, size=3) as made:
+        led = await leader(made.nodes)
+        for number in range(20):
+            await put(led, f"key-{number}", f"unmistakable-{number:02}".encode())
+        victim = next(node for node in made.nodes if node is not led)
+        corrupt(victim, b"unmistakable-13")
+        led = await leader(made.nodes)
+        if leads:
+            async with led.asked() as server:
+                await server.move_leader((await victim.status()).member_id)
+            led = await leader(made.nodes)
+            assert led is victim
+        await execute(connect, Compact((led.endpoint(),), OPEN, 20))
+
+        async def alarmed() -> None:
+            assert any(alarm.kind == CORRUPT for alarm in (await led.status()).alarms)
+
+        await eventually(alarmed, AssertionError)
+        resource, left = told(corruption.REASON, made.nodes), list(made.nodes)
+        done: list[str] = []
+        for _ in range(10):
+            seen = await world(left, hashes=True)
+            if not corruption.suspected(seen):
+                break
+            step = replace_corrupt_member(resource, seen, NOW)
+            done += await carry_out(left, step)
+            if any(isinstance(call, Remove) for call in step.actions):
+                left.remove(victim)
+            await leader(left)
+        removed = [each.split(" (")[0] for each in done if each.startswith("remove")]
+        assert removed == [f"remove {victim.name}"]
+        assert done[0].startswith("move the lead") == leads
+        assert done[-1].startswith("disarm CORRUPT")
+        await put(await leader(left), "after", b"value")
+
+
+async def test_a_member_with_a_changed_bit_does_not_start_where_it_compares_first(etcd: Etcd) -> None:
+    with etcd.cluster("3.6.16", "--feature-gates=InitialCorruptCheck=true", size=3) as made:
+        led = await leader(made.nodes)
+        for number in range(20):
+            await put(led, f"key-{number}", f"unmistakable-{number:02}".encode())
+        victim = next(node for node in made.nodes if node is not led)
+        with pytest.raises(AssertionError, match=INCONSISTENT):
+            corrupt(victim, b"unmistakable-13")
+        left = [node for node in made.nodes if node is not victim]
+        seen = await world([*left, victim], hashes=True)
+        assert len(set(seen.hashes.values())) == 1
+        assert len(seen.hashes) == 2
+
+
+def corrupt(node: Node, value: bytes) -> None:
+    """Change one bit of a value while the member is stopped, and start it again."""
+    node.stop()
+    (file,) = node.files.glob("**/snap/db")
+    held = bytearray(file.read_bytes())
+    assert value in held
+    at = held.find(value)
+    while at >= 0:
+        held[at] ^= 1
+        at = held.find(value, at + 1)
+    file.write_bytes(held)
+    node.start()
+
+
+async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_foretold(
+    etcd: Etcd, etcd_version: str, tmp_path: Path
+) -> None:
+    with etcd.cluster(etcd_version, size=3) as made:
+        led = await leader(made.nodes)
+        for number in range(20):
+            await put(led, f"key-{number}", b"value")
+        before = await led.status()
+        others = [node for node in made.nodes if node is not led]
+        for node in others:
+            node.signal(signal.SIGKILL)
+        async with led.asked() as server:
+            remembered = await server.remembered_members()
+            running = await server.status()
+        assert len(remembered.members) == 3
+        assert running.raft_applied >= before.raft_applied
+        led.stop()
+        led.start()
+        with pytest.raises(EtcdError):  # it waits for a quorum, and serves no client meanwhile
+            await led.status()
+        async with led.asked() as server:
+            progress = await server.progress()
+        assert progress.member_id == before.member_id
+        assert progress.revision == before.revision
+        survivor = judged(progress, before.cluster_id)
+        assert survivor == "demo-0"
+        led.stop()
+
+        tool = program(etcd_version, "etcdctl" if etcd_version.startswith("3.4.") else "etcdutl")
+        (file,) = led.files.glob("**/snap/db")
+        token = "u-1-0123456789ab"
+        options = {
+            "data-dir": tmp_path / "data",
+            "name": led.name,
+            "initial-cluster": f"{led.name}={led.peer_url}",
+            "initial-advertise-peer-urls": led.peer_url,
+            "initial-cluster-token": token,
+        }
+        restore(tool, file, *(f"--{option}={value}" for option, value in options.items()))
+        (led.files / "data").rename(led.files / "before")
+        (tmp_path / "data").rename(led.files / "data")
+        led.start()
+        member_id, cluster_id = quorum_recovery.ids(led.peer_url, token)
+
+        async def leads() -> None:
+            said = await led.status()
+            assert (said.member_id, said.cluster_id, said.leader) == (member_id, cluster_id, member_id)
+            assert said.revision == before.revision
+
+        await eventually(leads, EtcdError, AssertionError)
+        async with led.asked() as server:
+            assert [member.id for member in (await server.members()).members] == [member_id]
+        await put(led, "after", b"value")
+
+
+def restore(tool: Path, *arguments: str | Path) -> None:
+    command = [tool, "snapshot", "restore", "--skip-hash-check", *arguments]
+    subprocess.run(command, check=True, capture_output=True, env={"ETCDCTL_API": "3"})
+
+
+def judged(progress: Progress, cluster_id: int) -> str:
+    """Whom the operator names, where demo-0 alone is left and tells nothing but its metrics."""
+    members = [
+        {"name": f"demo-{number}", "id": f"{progress.member_id + number:016x}", "volume": f"disk-{number}"}
+        for number in range(3)
+    ]
+    resource = cluster(3, status={"clusterID": f"{cluster_id:016x}", "members": members})
+    places = (
+        Place(0, "demo-0", progress=progress, disk="disk-0"),
+        Place(1, "demo-1", disk="another", recorded="disk-1"),
+        Place(2, "demo-2", disk="another", recorded="disk-2"),
+    )
+    found = loss(resource, Observed(places=places))
+    assert found is not None
+    assert found.token
+    assert found.survivor is not None
+    return found.survivor.name

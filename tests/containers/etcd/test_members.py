@@ -1,0 +1,208 @@
+"""The client of etcd's gateway, and the steps that plans ask for, against etcd itself: how members come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from functools import partial
+
+import pytest
+
+from operators.etcd.client.commands import AddLearner, Defragment, EtcdCall, MoveLeader, Promote, Remove, execute
+from operators.etcd.client.gateway import connect
+from operators.etcd.client.server import (
+    NOSPACE,
+    Alarm,
+    EtcdError,
+    Member,
+    Members,
+    NoLeader,
+    NoSuchMember,
+    NotInSync,
+    Refused,
+    Unhealthy,
+    Unreachable,
+)
+from tests.containers.support.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
+
+
+async def members(node: Node) -> Members:
+    async with node.asked() as server:
+        return await server.members()
+
+
+def member(node: Node, found: Members) -> Member:
+    return next(each for each in found.members if node.peer_url in each.peer_urls)
+
+
+async def carry_out(call: EtcdCall) -> None:
+    """As the reconciler does: again, where the cluster was not ready for it."""
+    await eventually(partial(execute, connect, call), Unhealthy, NotInSync, NoLeader)
+
+
+async def grow(cluster: Cluster, by: Node) -> Node:
+    """Add a member, until it has a vote."""
+    node = cluster.prepare()
+    await carry_out(AddLearner((by.endpoint(),), OPEN, node.peer_url))
+    cluster.join(node)
+    await carry_out(Promote((by.endpoint(),), OPEN, member(node, await members(by))))
+    return node
+
+
+async def test_a_member_tells_of_itself_and_of_its_cluster(etcd: Etcd, etcd_version: str) -> None:
+    with etcd.cluster(etcd_version) as cluster:
+        node = await leader(cluster.nodes)
+        async with node.asked() as server:
+            status, found = await server.status(), await server.members()
+            assert await server.cluster_version() == etcd_version.rpartition(".")[0] + ".0"
+            assert await server.alarms() == ()
+            assert await server.remembered_members() == found
+            progress = await server.progress()
+        assert (status.version, status.leader, status.revision) == (etcd_version, status.member_id, 1)
+        assert (status.learner, status.errors) == (False, ())
+        assert status.db_size >= status.db_in_use > 0
+        assert status.raft_index >= status.raft_applied > 0
+        assert found == Members(status.cluster_id, (Member(status.member_id, node.name, (node.peer_url,)),))
+        assert (progress.member_id, progress.revision) == (status.member_id, 1)
+        assert progress.applied >= status.raft_applied
+
+
+async def test_members_come_as_learners_and_go(etcd: Etcd, etcd_version: str) -> None:
+    with etcd.cluster(etcd_version) as cluster:
+        first = await leader(cluster.nodes)
+        asked = (first.endpoint(),)
+        second = cluster.prepare()
+        add = AddLearner(asked, OPEN, second.peer_url)
+        await execute(connect, add)
+        await execute(connect, add)  # it is there already
+        found = await members(first)
+        learner = member(second, found)
+        assert (learner.name, learner.learner, len(found.members)) == ("", True, 2)
+        with pytest.raises(Refused, match="one at a time"):
+            await execute(connect, AddLearner(asked, OPEN, "http://127.0.0.1:1"))
+        promote = Promote(asked, OPEN, learner)
+        with pytest.raises(NotInSync):  # it has not even started
+            await execute(connect, promote)
+
+        cluster.join(second)
+        assert (await eventually(second.status, Unreachable)).learner
+        async with second.asked() as server:
+            with pytest.raises(Refused, match="it is a learner"):
+                await server.members()
+        await carry_out(promote)
+        await execute(connect, promote)  # it has its vote already
+        now = member(second, await members(first))
+        assert (now.id, now.name, now.learner) == (learner.id, second.name, False)
+        assert not (await second.status()).learner
+        with pytest.raises(Refused, match="must be judged anew"):  # it was no risk when this was decided
+            await execute(connect, Remove(asked, OPEN, learner))
+
+        third = await grow(cluster, first)
+        nodes = [first, second, third]
+        assert await leader(nodes) is first
+        move = MoveLeader(asked, OPEN, now)
+        await execute(connect, move)
+        await execute(connect, move)  # it leads already
+        assert await leader(nodes) is second
+        with pytest.raises(Refused, match="does not lead any more"):
+            await execute(connect, MoveLeader(asked, OPEN, member(third, await members(first))))
+
+        remove = Remove(asked, OPEN, member(third, await members(first)))
+        await carry_out(remove)
+        await execute(connect, remove)  # it is gone already
+        with pytest.raises(NoSuchMember):
+            await execute(connect, Promote(asked, OPEN, remove.member))
+        with pytest.raises(NoSuchMember):
+            await execute(connect, MoveLeader((second.endpoint(),), OPEN, remove.member))
+        async with first.asked() as server:
+            with pytest.raises(NoSuchMember):
+                await server.remove(remove.member.id)
+        await carry_out(Remove(asked, OPEN, now))
+        last = (await eventually(partial(members, first), NoLeader)).members
+        assert [each.name for each in last] == [first.name]
+        with pytest.raises(Refused, match="the only voter"):
+            await execute(connect, Remove(asked, OPEN, last[0]))
+        assert (await members(first)).members == last
+
+
+async def test_a_call_goes_to_the_next_endpoint_and_never_to_another_cluster(etcd: Etcd) -> None:
+    with etcd.cluster() as ours, etcd.cluster() as theirs:
+        node, foreign = await leader(ours.nodes), await leader(theirs.nodes)
+        gone = ours.prepare().endpoint()
+        moved = node.endpoint()
+        moved = type(moved)(moved.name, foreign.address, moved.host, foreign.ports[0])
+        await execute(connect, Defragment((gone, moved, node.endpoint()), OPEN))
+        with pytest.raises(Unreachable, match=r"demo-0 is not at 127\.\S+: a server of another cluster answers there"):
+            await execute(connect, AddLearner((moved,), OPEN, "http://127.0.0.1:1"))
+        assert len((await members(foreign)).members) == 1
+        with pytest.raises(Unreachable, match="no voter is healthy"):
+            await execute(connect, Defragment((), OPEN))
+
+
+@pytest.mark.long
+async def test_without_a_quorum_a_member_tells_what_it_remembers(etcd: Etcd, etcd_version: str) -> None:
+    with etcd.cluster(etcd_version, size=3) as cluster:
+        await leader(cluster.nodes)
+        survivor, *others = cluster.nodes
+        await put(survivor, "key", b"value")
+        before = await members(survivor)
+        for node in others:
+            node.signal(signal.SIGKILL)
+
+        async def alone() -> None:
+            assert (await survivor.status()).leader == 0
+
+        await eventually(alone, AssertionError)
+        async with survivor.asked() as server:
+            disarm = server.disarm(Alarm(before.members[0].id, NOSPACE))
+            asked, changed = await asyncio.gather(server.members(), disarm, return_exceptions=True)
+            assert isinstance(asked, NoLeader | Unreachable)
+            assert isinstance(changed, NoLeader)  # etcd's own words
+            assert await server.remembered_members() == before
+            assert (await server.progress()).revision == 2
+
+        survivor.signal(signal.SIGKILL)
+        survivor.start()
+        async with survivor.asked() as server:  # it waits for the others before it serves clients
+            with pytest.raises(Unreachable):
+                await server.status()
+            progress = await server.progress()
+            assert (progress.member_id, progress.revision) == (member(survivor, before).id, 2)
+        for node in others:
+            node.start()
+        await leader(cluster.nodes)
+        assert await members(survivor) == before
+
+
+async def test_a_voter_that_died_is_removed_and_no_member_is_added_before(etcd: Etcd) -> None:
+    with etcd.cluster(size=3) as cluster:
+        await leader(cluster.nodes)
+        dead, *alive = cluster.nodes
+        asked = tuple(node.endpoint() for node in alive)
+        gone = member(dead, await members(alive[0]))
+        dead.signal(signal.SIGKILL)
+        await leader(alive)
+        with pytest.raises(Unhealthy):
+            await execute(connect, AddLearner(asked, OPEN, "http://127.0.0.1:1"))
+        await carry_out(Remove(asked, OPEN, gone))
+        assert {each.name for each in (await members(alive[0])).members} == {node.name for node in alive}
+
+
+@pytest.mark.long
+async def test_a_member_that_hangs_is_given_up_after_five_seconds(etcd: Etcd) -> None:
+    with etcd.cluster() as cluster:
+        node = await leader(cluster.nodes)
+        node.signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="gave no answer to maintenance/status within 5 s"):
+            await node.status()
+        assert 4.5 < time.monotonic() - begun < 7
+        node.signal(signal.SIGCONT)
+        await node.status()
+        node.stop()
+        with pytest.raises(Unreachable, match="nothing listens there"):
+            await node.status()
+        with pytest.raises(EtcdError, match="nothing listens there"):
+            async with node.asked() as server:
+                await server.progress()

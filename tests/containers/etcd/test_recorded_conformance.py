@@ -1,0 +1,34 @@
+"""The record that `FakeEtcd` is held to is that of a real etcd."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import binaries
+from e2e.cluster.network import free_ports
+from tests.support import paths
+from tests.support.etcd.lab import RealLab
+from tests.support.etcd.recorded_conformance import STORIES
+
+VERSION = "3.6.16"
+"""Others tell nearly the same: only here a member that is alone serves before it has had a leader."""
+
+RECORD = paths.RECORDED / "etcd.json"
+RECORDED: dict[str, list[str]] = json.loads(RECORD.read_text())
+
+AT_ONCE = "the_seed_begins_again"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in STORIES]
+)
+async def test_a_story_goes_as_recorded(tmp_path: Path, name: str) -> None:
+    lab = RealLab(binaries.build(binaries.ETCD[VERSION]) / "etcd", tmp_path, list(free_ports(12)))
+    try:
+        await STORIES[name](lab)
+    finally:
+        await lab.close()
+    assert lab.told == RECORDED[name]

@@ -1,0 +1,223 @@
+"""The client of memcached's protocol against memcached itself."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from pymemcache.client.base import Client
+
+from operators.memcached.client import server as database
+from operators.memcached.client.server import (
+    AuthenticationFailed,
+    Busy,
+    CertificatesRefused,
+    Server,
+    TLSFailed,
+    Unreachable,
+)
+from tests.containers.support.servers import FILES, Memcached, Servers
+from tests.support.tls import Authority
+
+NAME = "memcached.test"
+TLS = ("--enable-ssl", f"--extended=ssl_chain_cert={FILES}/server.crt,ssl_key={FILES}/server.key")
+CLIENTS = f"--extended=ssl_ca_cert={FILES}/authority.crt,ssl_verify_mode=2"
+
+
+@asynccontextmanager
+async def connected(
+    to: Memcached, *, tls: ssl.SSLContext | None = None, name: str = NAME, auth: tuple[str, str] | None = None
+) -> AsyncIterator[Server]:
+    server = await database.connect(to.host, to.port, tls=tls, server_name=name, auth=auth)
+    try:
+        yield server
+    finally:
+        await server.aclose()
+
+
+async def refused(to: Memcached, tls: ssl.SSLContext | None = None, auth: tuple[str, str] | None = None) -> Exception:
+    with pytest.raises(database.MemcachedError) as error:
+        async with connected(to, tls=tls, auth=auth):
+            pass
+    return error.value
+
+
+async def test_a_plain_server_tells_its_version_and_statistics(servers: Servers, version: str) -> None:
+    with servers.memcached(version, "--memory-limit=32") as to:
+        Client((to.host, to.port)).set("key", "value", noreply=False)
+        async with connected(to) as server:
+            assert await server.version() == version
+            assert (await server.stats())["curr_items"] == "1"
+            assert (await server.stats("settings"))["maxbytes"] == str(32 * 2**20)
+            assert (await server.stats("slabs"))["1:used_chunks"] == "1"
+            assert (await server.stats("items"))["items:1:number"] == "1"
+            assert server.certificate == b""
+            with pytest.raises(CertificatesRefused, match="TLS not enabled"):
+                await server.refresh_certs()
+            assert await server.version() == version
+
+
+async def test_a_server_that_ends_or_is_gone_is_told(servers: Servers, version: str) -> None:
+    with servers.memcached(version) as to:
+        async with connected(to) as server:
+            to.stop()
+            with pytest.raises(Unreachable, match="it stopped"):
+                await server.stats()
+        assert "nothing listens there" in str(await refused(to))
+
+
+async def test_a_server_with_as_many_clients_as_it_takes_is_told(servers: Servers, version: str) -> None:
+    with servers.memcached(version, "--conn-limit=32", "--threads=1") as to:
+        idle = [await asyncio.open_connection(to.host, to.port) for _ in range(40)]
+        for reader, writer in idle:
+            writer.write(b"version\r\n")
+            with suppress(ConnectionError):
+                await reader.readline()  # one that it took, or its word that it did not
+        assert isinstance(await refused(to), Busy | Unreachable)  # it may hang up before its word is read
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_users_are_told_from_strangers(servers: Servers, version: str, tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("alice:open sesame\nalice:open\nbob:a:b\n")
+    with servers.memcached(version, f"--auth-file={FILES}/users", files=tmp_path) as to:
+        for auth in (("alice", "open"), ("bob", "a:b")):
+            async with connected(to, auth=auth) as server:
+                assert (await server.stats())["curr_items"] == "0"  # and the password is no item
+        for stranger in (("alice", "other"), ("alice", "open sesame"), None):
+            why = await refused(to, auth=stranger)
+            assert isinstance(why, AuthenticationFailed)
+            assert "sesame" not in str(why)
+
+
+async def test_a_password_is_no_item_of_a_server_that_asks_for_none(servers: Servers, version: str) -> None:
+    with servers.memcached(version) as to:
+        async with connected(to, auth=("alice", "open")) as server:
+            assert (await server.stats())["total_items"] == "0"
+
+
+async def test_users_change_when_the_server_is_told(servers: Servers, version: str, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("alice:one\n")
+    with servers.memcached(version, f"--auth-file={FILES}/users", files=tmp_path) as to:
+        async with connected(to, auth=("alice", "one")) as before:
+            users.write_text("alice:two\n")
+            to.signal(signal.SIGHUP)
+            await asyncio.sleep(1.5)  # it looks once a second
+            assert isinstance(await refused(to, auth=("alice", "one")), AuthenticationFailed)
+            async with connected(to, auth=("alice", "two")):
+                assert await before.version() == version
+
+
+async def test_tls_is_trusted_by_authority_and_name(servers: Servers, version: str, tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    certificate, _ = authority.issue("server", NAME)
+    with servers.memcached(version, *TLS, files=tmp_path) as to:
+        async with connected(to, tls=authority.trust()) as server:
+            assert await server.version() == version
+            assert server.certificate == ssl.PEM_cert_to_DER_cert(certificate.read_text())
+        assert "not to be trusted: unable to get" in str(await refused(to, other.trust()))
+        with pytest.raises(TLSFailed, match=r"not valid for 'elsewhere\.test'"):
+            await database.connect(to.host, to.port, tls=authority.trust(), server_name="elsewhere.test")
+        assert "expects TLS" in str(await refused(to))
+
+
+async def test_tls_to_a_plain_server_is_told(servers: Servers, version: str, tmp_path: Path) -> None:
+    with servers.memcached(version) as to:
+        assert "speaks no TLS" in str(await refused(to, Authority(tmp_path).trust()))
+
+
+async def test_a_client_certificate_that_is_required_is_required(
+    servers: Servers, version: str, tmp_path: Path
+) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    authority.issue("server", NAME)
+    with servers.memcached(version, *TLS, CLIENTS, files=tmp_path) as to:
+        async with connected(to, tls=authority.trust(authority.issue("client"))) as server:
+            assert await server.version() == version
+        for trust in (
+            authority.trust(),
+            authority.trust(stranger.issue("intruder")),
+            authority.trust(authority.issue("late", days=-1)),
+        ):
+            why = await refused(to, trust)
+            assert isinstance(why, TLSFailed)
+            assert "certificate" in str(why)
+
+
+async def test_certificates_are_renewed_without_a_lost_item(servers: Servers, version: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server", NAME)
+    trust = authority.trust()
+    with servers.memcached(version, *TLS, files=tmp_path) as to:
+        shown = Client((to.host, to.port), tls_context=_without_names(authority))
+        for number in range(500):
+            shown.set(f"key{number}", str(number))
+        async with connected(to, tls=trust) as before:
+            certificate, _ = authority.issue("server", NAME)
+            renewed = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+            async with connected(to, tls=trust) as unchanged:
+                assert unchanged.certificate == before.certificate != renewed
+            await before.refresh_certs()
+            async with connected(to, tls=trust) as after:
+                assert after.certificate == renewed
+                assert int((await after.stats())["time_since_server_cert_refresh"]) <= 2
+            assert await before.version() == version  # what is connected stays so
+        keys = [f"key{number}" for number in range(500)]
+        assert shown.get_many(keys) == {f"key{number}": str(number).encode() for number in range(500)}
+
+
+async def test_a_certificate_that_cannot_be_used_is_told_and_the_old_one_stays(
+    servers: Servers, version: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, _ = authority.issue("server", NAME)
+    with servers.memcached(version, *TLS, files=tmp_path) as to:
+        certificate.write_text("no certificate")
+        async with connected(to, tls=authority.trust()) as server:
+            with pytest.raises(CertificatesRefused, match="certificate chain"):
+                await server.refresh_certs()
+        async with connected(to, tls=authority.trust()) as again:
+            assert again.certificate == server.certificate
+
+
+async def test_a_key_of_another_certificate_is_told_and_mended_over_the_same_connection(
+    servers: Servers, version: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    _, key = authority.issue("server", NAME)
+    with servers.memcached(version, *TLS, files=tmp_path) as to:
+        async with connected(to, tls=authority.trust()) as server:
+            fitting = key.read_text()
+            authority.issue("server", NAME)
+            renewed = key.read_text()
+            key.write_text(fitting)
+            with pytest.raises(CertificatesRefused, match="key"):
+                await server.refresh_certs()
+            assert isinstance(await refused(to, authority.trust()), TLSFailed)  # now it lets nobody in
+            key.write_text(renewed)
+            await server.refresh_certs()
+            async with connected(to, tls=authority.trust()) as again:
+                assert again.certificate != server.certificate
+
+
+async def test_tls_and_users_go_together(servers: Servers, version: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server", NAME)
+    (tmp_path / "users").write_text("alice:open\n")
+    with servers.memcached(version, *TLS, f"--auth-file={FILES}/users", files=tmp_path) as to:
+        async with connected(to, tls=authority.trust(), auth=("alice", "open")) as server:
+            await server.refresh_certs()
+        assert isinstance(await refused(to, authority.trust()), AuthenticationFailed)
+
+
+def _without_names(authority: Authority) -> ssl.SSLContext:
+    """For a client that takes the host for the name."""
+    context = authority.trust()
+    context.check_hostname = False
+    return context

@@ -1,0 +1,318 @@
+"""Slots that move between real servers: every key is there exactly once, whatever goes wrong and whoever stops."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.redis_servers import OLDEST, Client, Redis, all_know, key_in
+from operators.redis.client.server import Access, RedisError, SlotStuck, TargetFull, Unreachable
+from operators.redis.migration import big_keys
+from operators.redis.topology.slot_planner import Move, balanced
+from operators.redis.topology.slots import Slots
+from shared.pki.certs import Pair
+from tests.containers.redis.test_connection import tls
+from tests.containers.support.redis_cutting import Scissors
+from tests.containers.support.redis_moving import close_arrived, fill, forget, move, require_whole, writing
+from tests.support.tls import Authority
+
+
+async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        await cluster.form(3)
+        some = Slots.of(*range(0, 16384, 160))
+        wrote = await fill(cluster, some)
+        async with cluster.nodes[0].asked() as server:
+            await server.ask("FUNCTION", "LOAD", "#!lua name=one\nredis.register_function('f', function() end)")
+        node = await cluster.join()
+        async with writing(cluster, some) as writer:
+            await move(cluster, balanced(await cluster.owners(), [each.id for each in cluster.nodes]))
+            said = await cluster.settled()
+            assert [len(said[each.id].me.slots) for each in cluster.nodes] == [4096] * 4
+            back = balanced(await cluster.owners(), [each.id for each in cluster.nodes[:3]])
+            await asyncio.sleep(0.3)
+            await move(cluster, back)
+            await asyncio.sleep(0.3)
+        assert not (await node.says()).me.slots
+        async with node.asked() as server:
+            assert len(await server.ask("FUNCTION", "LIST")) == 1
+        await require_whole(cluster, wrote | writer.wrote)
+
+
+async def test_whoever_is_stopped_between_any_two_commands_is_followed_up(
+    redis: Redis, engine: tuple[str, str]
+) -> None:
+    with redis.cluster(engine) as cluster:
+        await cluster.form(2)
+        slots = Slots.of(0, 1, 2)
+        wrote = await fill(cluster, slots)
+        one, two = (node.id for node in cluster.nodes)
+        undisturbed = Scissors()
+        await move(cluster, [Move(one, two, slots)], scissors=undisturbed)
+        await require_whole(cluster, wrote)
+        for cut in range(len(undisturbed.sent)):
+            one, two = two, one
+            scissors = Scissors(cut)
+            with suppress(Unreachable):  # servers that move slots by themselves may be faster than the time before
+                await move(cluster, [Move(one, two, slots)], scissors=scissors)
+            async with writing(cluster, slots) as writer:
+                await move(cluster, [Move(one, two, slots)])
+                await close_arrived(cluster, one, two)
+            assert slots == (await cluster.says())[two].me.slots & slots, f"cut after {scissors.sent[-1:]}"
+            await require_whole(cluster, wrote | writer.wrote)
+            await forget(cluster, writer.wrote)
+
+
+async def test_a_key_that_is_at_both_ends_is_replaced_by_the_one_that_clients_see(redis: Redis) -> None:
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        wrote = await fill(cluster, Slots.of(0, 1))
+        async with one.asked() as source, two.asked() as target:
+            await target.ask("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await source.ask("CLUSTER", "SETSLOT", 0, "MIGRATING", two.id)
+            late = ("RESTORE-ASKING", key_in(0, 3), 0, await source.ask("DUMP", key_in(1, 3)))
+            await target.ask(*late)  # as if an answer had come too late
+        await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
+        await require_whole(cluster, wrote)
+
+
+async def test_keys_that_nobody_knows_are_never_replaced(redis: Redis) -> None:
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        wrote = await fill(cluster, Slots.of(0, 1))
+        async with two.asked() as target:
+            await target.ask("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await target.pipe((("ASKING",), ("SET", key_in(0, 3), "of somebody")))
+            await target.ask("CLUSTER", "SETSLOT", 0, "STABLE")
+            with pytest.raises(SlotStuck, match="demo-1 holds 1 keys of slot 0, which demo-0 owns"):
+                await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
+            assert await target.ask("CLUSTER", "COUNTKEYSINSLOT", 0) == 1
+            said = await cluster.settled()
+            assert 1 in said[two.id].me.slots  # what is in nobody's way has moved
+            assert 0 in said[one.id].me.slots
+            await target.ask("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await target.pipe((("ASKING",), ("DEL", key_in(0, 3))))
+            await target.ask("CLUSTER", "SETSLOT", 0, "STABLE")
+        await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
+        await require_whole(cluster, wrote)
+
+
+async def test_keys_that_expire_on_their_way_hold_nothing_up(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        slots = Slots.of(range(40))
+        client = Client(cluster)
+        for number, slot in enumerate(slots):
+            for key in range(30):
+                await client.ask(
+                    key_in(slot, key), "SET", key_in(slot, key), "short", "PX", 1 + (number * 30 + key) % 1500
+                )
+        stays = key_in(7, 99)
+        await client.ask(stays, "SET", stays, "stays", "EX", 1000)
+        await move(cluster, [Move(one.id, two.id, slots)])
+        assert not (await one.says()).me.slots & slots
+        left = await client.ask(stays, "TTL", stays)
+        assert isinstance(left, int)
+        assert 900 < left <= 1000
+        await asyncio.sleep(2)
+        await forget(cluster, {key_in(slot, key): b"" for slot in slots for key in range(30)})
+        await client.aclose()
+        await require_whole(cluster, {stays: b"stays"})
+
+
+async def test_a_target_without_memory_gets_no_slot_and_says_so(redis: Redis, engine: tuple[str, str]) -> None:
+    with redis.cluster(engine) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        slots = Slots.of(*range(0, 5461, 91))
+        wrote = await fill(cluster, slots, "v" * 20_000)
+        async with two.asked() as target:
+            used = (await two.says()).memory
+            await target.ask("CONFIG", "SET", "maxmemory", used + 100_000)
+            with pytest.raises(TargetFull, match=r"demo-1 uses .* of .* bytes"):
+                await move(cluster, [Move(one.id, two.id, Slots.of(range(5461)))])
+            said = await cluster.says()
+            assert not said[one.id].me.migrating
+            assert not said[two.id].me.importing
+
+            await target.ask("CONFIG", "SET", "maxmemory", 0)
+        await move(cluster, [Move(one.id, two.id, slots)])
+        await require_whole(cluster, wrote)
+
+
+async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_more(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def misjudged(*_: object) -> None:
+        """As if clients had filled it meanwhile."""
+
+    monkeypatch.setattr("operators.redis.migration.key_by_key.require_room", misjudged)
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        slots = Slots.of(range(60))
+        wrote = await fill(cluster, slots, "v" * 20_000)
+        async with two.asked() as target:
+            await target.ask("CONFIG", "SET", "maxmemory", (await two.says()).memory + 4_000_000)
+            with pytest.raises(TargetFull, match="demo-1 has no memory for slot"):
+                await move(cluster, [Move(one.id, two.id, slots)])
+            said = await cluster.says()
+            open_slots = Slots.of(*said[one.id].me.migrating)
+            assert open_slots == Slots.of(*said[two.id].me.importing)
+            assert len(open_slots) < len(slots - said[two.id].me.slots)  # closed, where none of their keys had gone
+            client = Client(cluster)
+            for key, value in wrote.items():
+                assert await client.ask(key, "GET", key) == value  # on both sides of an open slot
+            await client.aclose()
+            await target.ask("CONFIG", "SET", "maxmemory", 0)
+        await move(cluster, [Move(one.id, two.id, slots)])
+        await require_whole(cluster, wrote)
+
+
+async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(big_keys, "BIG", 1_000_000)
+    with redis.cluster(OLDEST, cluster_node_timeout="1000", proto_max_bulk_len="20000000") as cluster:
+        await cluster.form(3, 1)
+        one, two = cluster.nodes[:2]
+        wrote = await fill(cluster, Slots.of(0, 1))
+        client = Client(cluster)
+        large = key_in(0, 99)
+        for part in range(40):
+            await client.ask(large, "RPUSH", large, *[b"%07d" % (part * 20_000 + number) for number in range(20_000)])
+        await cluster.until(lambda said: said[cluster.nodes[3].id].offset >= said[one.id].offset)
+        scissors = Scissors()
+        await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))], scissors=scissors)
+        patience = [command[3] for command in scissors.sent if command[1:3] == ("SET", "cluster-node-timeout")]
+        assert len(patience) == 6
+        assert patience[-1] == 1000
+        for node in cluster.nodes[:3]:
+            async with node.asked() as server:
+                assert (await server.ask("CONFIG", "GET", "cluster-node-timeout"))[1] == "1000"
+                assert (await server.ask("CONFIG", "GET", "proto-max-bulk-len"))[1] == "20000000"
+        assert await client.ask(large, "LLEN", large) == 800_000
+        assert await client.ask(large, "LINDEX", large, 777_777) == "0777777"
+        await client.ask(large, "UNLINK", large)
+        await client.aclose()
+        assert (await cluster.says())[one.id].me.is_master
+        await require_whole(cluster, wrote)
+
+
+async def test_passwords_and_certificates_hold_between_nodes_too(
+    redis: Redis, engine: tuple[str, str], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server", *(f"demo-{number}.demo.test" for number in range(2)))
+    pair = Pair(*(file.read_text() for file in authority.issue("client")))
+    access = Access(authority.certificate.read_text(), pair, "a-secret", ("former-secret",))
+    with redis.cluster(engine, access, requirepass="a-secret", masterauth="a-secret", **tls(tmp_path)) as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        slots = Slots.of(range(10))
+        wrote = await fill(cluster, slots)
+        await move(cluster, [Move(one.id, two.id, slots)])
+        said = await cluster.settled()
+        assert not slots - said[two.id].me.slots
+        client = Client(cluster)
+        for key, value in wrote.items():
+            assert await client.ask(key, "GET", key) == value
+        await client.aclose()
+        for node in cluster.nodes:
+            assert "secret" not in (node.directory / "log").read_text()
+
+
+@pytest.mark.parametrize("end", [0, 1])
+async def test_an_end_that_is_killed_amid_is_waited_for_and_loses_nothing(
+    redis: Redis, engine: tuple[str, str], end: int
+) -> None:
+    with redis.cluster(engine, appendfsync="always") as cluster:
+        await cluster.form(2)
+        one, two = cluster.nodes
+        slots = Slots.of(range(200))
+        wrote = await fill(cluster, slots)
+        moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)]))
+        await cluster.until(lambda said: bool(said[two.id].me.slots & slots or said[one.id].me.migrating))
+        cluster.nodes[end].end()
+        with suppress(RedisError):  # it may have been done before
+            await moving
+        with pytest.raises(Unreachable):
+            await move(cluster, [Move(one.id, two.id, slots)])
+        cluster.nodes[end].start()
+        await cluster.settled()
+        await move(cluster, [Move(one.id, two.id, slots)])
+        await close_arrived(cluster, one.id, two.id)
+        assert not slots - (await cluster.settled())[two.id].me.slots
+        await require_whole(cluster, wrote)
+
+
+async def test_a_replica_that_takes_the_sources_place_gives_the_slots_away(redis: Redis) -> None:
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(3, 1)
+        one, two, _, heir, *_ = cluster.nodes
+        slots = Slots.of(0, 1, 2)
+        wrote = await fill(cluster, slots)
+        with pytest.raises(Unreachable):
+            await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
+        await cluster.until(lambda said: said[heir.id].keys == said[one.id].keys < len(wrote))
+        one.end()
+        await cluster.until(lambda said: all_know(said, heir.id) and said[heir.id].state_ok)
+        await move(cluster, [Move(heir.id, two.id, slots)])  # though the target takes the cluster to be down
+        one.start()
+        await cluster.until(lambda said: said[one.id].me.is_replica or not said[one.id].keys)
+        await close_arrived(cluster, one.id, two.id)
+        assert not slots - (await cluster.settled())[two.id].me.slots
+        await require_whole(cluster, wrote)
+
+
+async def test_a_replica_that_takes_the_targets_place_is_given_the_rest(redis: Redis) -> None:
+    with redis.cluster(OLDEST) as cluster:
+        await cluster.form(3, 1)
+        one, two, _, _, heir, _ = cluster.nodes
+        slots = Slots.of(0, 1, 2)
+        wrote = await fill(cluster, slots)
+        with pytest.raises(Unreachable):
+            await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
+        await cluster.until(lambda said: said[heir.id].keys == said[two.id].keys > 0)
+        two.end()
+        await cluster.until(lambda said: said[heir.id].me.is_master and said[heir.id].state_ok)
+        await cluster.settled()
+        with pytest.raises(SlotStuck, match=f"is on its way to {two.id}"):
+            await move(cluster, [Move(one.id, heir.id, slots)])
+        two.start()
+        await cluster.until(lambda said: said[two.id].me.master == heir.id)
+        await cluster.settled()
+        await move(cluster, [Move(one.id, heir.id, slots)])
+        assert not slots - (await cluster.settled())[heir.id].me.slots
+        await require_whole(cluster, wrote)
+
+
+async def test_a_target_that_hangs_does_not_cost_the_source_its_place(redis: Redis) -> None:
+    with redis.cluster(OLDEST, cluster_node_timeout="6000") as cluster:
+        await cluster.form(3, 1)
+        one, two, _, heir = cluster.nodes[:4]
+        slots = Slots.of(range(300))
+        wrote = await fill(cluster, slots)
+        watched = Scissors()
+        moving = asyncio.create_task(move(cluster, [Move(one.id, two.id, slots)], scissors=watched))
+        while "MIGRATE" not in (command[0] for command in watched.sent):
+            assert not moving.done()
+            await asyncio.sleep(0)  # looking at the cluster would take longer than the rest of the migration
+        two.signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(4)
+        finally:
+            two.signal(signal.SIGCONT)
+        with suppress(SlotStuck, Unreachable):  # it may have given up by then
+            await moving
+        assert (await heir.says()).me.master == one.id
+        await cluster.settled()
+        await move(cluster, [Move(one.id, two.id, slots)])
+        await require_whole(cluster, wrote)

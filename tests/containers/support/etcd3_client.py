@@ -1,0 +1,39 @@
+"""python-etcd3 as a process of its own: `python -m tests.containers.support.etcd3_client HOST PORT FILE`.
+
+Its generated code imports with protobuf's Python implementation alone, which holds for a whole process. It writes what
+it is told on its standard input, a key and a value a line, takes a snapshot into FILE, and prints what it sees as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(host: str, port: str, file: str) -> None:
+    import etcd3
+
+    client: Any = etcd3.client(host=host, port=int(port), timeout=20)
+    for line in sys.stdin:
+        key, value = line.split()
+        client.put(key, value)
+    with Path(file).open("wb") as out:
+        client.snapshot(out)
+    status = client.status()
+    seen = {
+        "keys": {metadata.key.decode(): value.decode() for value, metadata in client.get_all()},
+        "version": status.version,
+        "db_size": status.db_size,
+        "leader": status.leader.id if status.leader else 0,
+        "raft_term": status.raft_term,
+        "members": [[member.id, member.name, list(member.peer_urls)] for member in client.members],
+        "alarms": [[alarm.member_id, alarm.alarm_type] for alarm in client.list_alarms()],
+    }
+    print(json.dumps(seen))  # noqa: T201
+    client.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,519 @@
+"""Specs that the EtcdCluster CRD takes and refuses, a refused one for every constraint it has.
+
+The unit tests ask the operator's own validation about them, `tests/api` asks a real API server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support import podspec_cases
+from tests.support.cases import Case, at_least, at_most, over
+from tests.support.etcd.backup_cases import PLACES, S3, VOLUME
+
+VERSION = "3.6.16"
+BASE: dict[str, Any] = {"size": 3, "version": VERSION}
+
+NIGHTLY: dict[str, Any] = {"schedule": "30 2 * * *", "destination": {"volume": VOLUME}}
+SECRETS: dict[str, Any] = {"mode": "secret", "peer": {"secretName": "a"}, "client": {"secretName": "b"}}
+ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
+FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
+
+NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+ARGUMENT_WORDS = "is for another field or for the operator to set"
+SERIES_WORDS = "is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7"
+UNTOLD_WORDS = "is missing, and no image tells it by its tag; give it"
+SCHEDULE_WORDS = "should match '^[^\\s@]+( +[^\\s]+){4}$'"
+GIB = 2**30
+
+
+def imaged(image: str, **beside: Any) -> dict[str, Any]:
+    return {"version": ..., "image": image, **beside}
+
+
+def stored(**storage: Any) -> dict[str, Any]:
+    return {"storage": storage}
+
+
+def restored(**source: Any) -> dict[str, Any]:
+    return {"restore": {"from": source}}
+
+
+def backed_up(**changed: Any) -> dict[str, Any]:
+    return {"backup": {**NIGHTLY, **changed}}
+
+
+ACCEPTED = over(
+    BASE,
+    (
+        *podspec_cases.ACCEPTED,
+        Case("three members"),
+        Case("one", {"size": 1}),
+        Case("the most", {"size": 9}),
+        Case("the seed's", imaged("cnych/etcd:v3.4.13")),
+        Case("an image that tells its version behind a port", imaged("example.com:5000/a/etcd:3.5.35-0")),
+        Case("an image that tells its version before a digest", imaged(f"etcd:v3.6.16@sha256:{'0' * 64}")),
+        Case("an image whose tag tells nothing, with the version", {"image": "etcd:stable", "version": "3.6.16"}),
+        Case("a digest, with the version", {"image": f"etcd@sha256:{'0' * 64}"}),
+        Case("an image that tells what the version tells", {"image": "etcd:3.6.16-debian-12"}),
+        Case("a version with its v", {"version": "v3.7.3"}),
+        *(Case(f"version {version}", {"version": version}) for version in ("3.4.0", "3.5.35", "3.6.16-0", "3.7.3")),
+        Case("the smallest volumes", stored(size="256Mi")),
+        Case("volumes in bytes", stored(size=GIB)),
+        Case(
+            "volumes of a class, that go with the resource", stored(size="1Ti", storageClassName="fast", retain=False)
+        ),
+        Case("memory", stored(medium="Memory", size="64Mi")),
+        Case("the least quota", {"quotaBackendBytes": 16777216}),
+        Case("the largest quota", {"quotaBackendBytes": 17179869184, **stored(size="40Gi")}),
+        Case("a quota just below its volume", {"quotaBackendBytes": GIB - 1, **stored(size="1Gi")}),
+        Case("compaction", {"autoCompaction": {}}),
+        Case("compaction by time", {"autoCompaction": {"mode": "periodic", "retention": "30m"}}),
+        Case("compaction by number", {"autoCompaction": {"mode": "revision", "retention": "1000"}}),
+        Case("defragmentation", {"defragmentation": {"schedule": "0 3 * * SUN"}}),
+        Case("defragmentation of little", {"defragmentation": {"schedule": "*/5 1-3 1,15 JAN *", "threshold": 1}}),
+        Case("defragmentation of nearly all", {"defragmentation": {"schedule": "0 0 L * *", "threshold": 99}}),
+        Case("the fewest changes between snapshots", {"snapshotCount": 100}),
+        Case("the most changes between snapshots", {"snapshotCount": 10000000}),
+        Case("quick elections", {"heartbeatInterval": 10, "electionTimeout": 50}),
+        Case("slow elections", {"heartbeatInterval": 10000, "electionTimeout": 50000}),
+        Case(
+            "further arguments",
+            {"extraArgs": ["--max-txn-ops=256", "--log-level=debug", "--socket-reuse-port", "--metrics=extensive"]},
+        ),
+        Case("a feature that is nobody else's", {"extraArgs": ["--feature-gates=StopGRPCServiceOnDefrag=true"]}),
+        Case("what 3.6 still knows", {"extraArgs": ["--experimental-txn-mode-write-with-shared-buffer=false"]}),
+        Case("no encryption, said", {"tls": {"mode": "none"}}),
+        Case("encryption by itself", {"tls": {"mode": "self", "client": {"auth": "none"}}}),
+        Case("encryption with certificates of others", {"tls": SECRETS}),
+        Case(
+            "encryption by cert-manager",
+            {"tls": {"mode": "certManager", "issuer": {"name": "a", "kind": "ClusterIssuer"}}},
+        ),
+        Case("users", {"auth": {"rootSecretName": "root"}}),
+        Case("users no more", {"auth": {"enabled": False, "rootSecretName": "root"}}),
+        Case("snapshots to a volume", {"backup": NIGHTLY}),
+        Case("snapshots to a directory", backed_up(destination={"volume": {**VOLUME, "path": "etcd/orders"}})),
+        Case("the fewest snapshots kept", backed_up(retention=1)),
+        Case("the most snapshots kept", backed_up(retention=1000)),
+        Case(
+            "snapshots to a bucket",
+            backed_up(destination={"s3": {**S3, "endpoint": "https://minio:9000", "region": "eu", "prefix": "a/b"}}),
+        ),
+        Case("data of an EtcdBackup", FROM_BACKUP),
+        Case("data of a volume", restored(volume=VOLUME, file="2026/monday.db")),
+        Case("data of a bucket", restored(s3=S3, file="monday.db")),
+        Case("what a person allows", {"recovery": {"confirm": "a1b2c3"}}),
+        Case("no metrics", {"metrics": {"enabled": False}}),
+        Case("paused", {"paused": True}),
+        Case("the longest name", resource="a" * 52),
+    ),
+)
+
+REFUSED = over(
+    BASE,
+    (
+        *podspec_cases.REFUSED,
+        Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+        at_least("size", 0, 1),
+        at_most("size", 10, 9),
+        Case(
+            "an image with capital letters",
+            {"image": "a/B:1"},
+            "'a/B:1' is no image",
+            "spec.image: 'a/B:1' is no image",
+        ),
+        Case("an endless image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
+        Case(
+            "a version that is none",
+            {"version": "three"},
+            "'three' is no version",
+            "spec.version: 'three' is no version",
+        ),
+        Case(
+            "a version without a patch", {"version": "3.6"}, "'3.6' is no version", "spec.version: '3.6' is no version"
+        ),
+        Case(
+            "an endless version",
+            {"version": "3.6.16-" + "1" * 122},
+            "may not be more than 128",
+            "at most 128 characters",
+        ),
+        *(
+            Case(
+                f"version {version}",
+                {"version": version},
+                f"{version} {SERIES_WORDS}",
+                f"spec.version: {version} {SERIES_WORDS}",
+            )
+            for version in ("3.3.27", "3.8.0", "4.0.0", "2.3.8", "13.6.1")
+        ),
+        Case(
+            "an image of no known version",
+            imaged("etcd:v3.3.27"),
+            SERIES_WORDS,
+            f"spec.version: etcd:v3.3.27 {SERIES_WORDS}",
+        ),
+        Case("an image without a tag", imaged("etcd"), UNTOLD_WORDS, f"spec.version: {UNTOLD_WORDS}"),
+        Case("an image whose tag tells nothing", imaged("etcd:latest"), UNTOLD_WORDS, f"spec.version: {UNTOLD_WORDS}"),
+        Case(
+            "a registry's port, which is no tag",
+            imaged("example.com:5000/etcd"),
+            UNTOLD_WORDS,
+            f"spec.version: {UNTOLD_WORDS}",
+        ),
+        Case(
+            "volumes without room for a log",
+            stored(size="255Mi"),
+            "255Mi is too small",
+            "spec.storage.size: 255Mi is too small",
+        ),
+        Case("volumes of less than nothing", stored(size=-1), "greater than or equal to 0", "cannot be negative"),
+        Case("volumes of much", stored(size="much"), "should match", "is not a quantity"),
+        Case("an endless size", stored(size="1" * 33), "may not be more than 32", "at most 32"),
+        Case("a class that is no name", stored(storageClassName="Fast"), "should match", "does not match"),
+        Case("an endless class", stored(storageClassName="a" * 254), "may not be more than 253", "at most 253"),
+        Case("paper", stored(medium="Paper"), "Unsupported value", "give 'Volume' or 'Memory'"),
+        at_least("quotaBackendBytes", 16777215, 16777216),
+        at_most("quotaBackendBytes", 17179869185, 17179869184),
+        Case(
+            "a quota as large as its volume",
+            {"quotaBackendBytes": GIB, **stored(size="1Gi")},
+            "1073741824 is all that storage.size has, or more",
+            "spec.quotaBackendBytes: 1073741824 is all that storage.size has, or more",
+        ),
+        Case(
+            "compaction of an unknown kind",
+            {"autoCompaction": {"mode": "daily"}},
+            "Unsupported value",
+            "give 'periodic'",
+        ),
+        Case(
+            "a retention that is neither",
+            {"autoCompaction": {"retention": "an hour"}},
+            "spec.autoCompaction.retention in body should match",
+            "does not match",
+        ),
+        Case(
+            "a time without a unit",
+            {"autoCompaction": {"retention": "5"}},
+            "5 is no time, which mode periodic takes",
+            "spec.autoCompaction.retention: 5 is no time",
+        ),
+        Case(
+            "a time as a number",
+            {"autoCompaction": {"mode": "revision"}},
+            "1h is no number of revisions",
+            "spec.autoCompaction.retention: 1h is no number of revisions",
+        ),
+        Case(
+            "defragmentation at any time", {"defragmentation": {}}, "schedule: Required value", "schedule: is missing"
+        ),
+        Case(
+            "a nickname of a schedule",
+            {"defragmentation": {"schedule": "@daily"}},
+            SCHEDULE_WORDS,
+            "has not cron's five fields",
+        ),
+        Case(
+            "an endless schedule",
+            {"defragmentation": {"schedule": f"{','.join('0' * 65)} 0 * * *"}},
+            "may not be more than 128",
+            "at most 128",
+        ),
+        at_least("defragmentation.threshold", 0, 1, schedule="0 3 * * *"),
+        at_most("defragmentation.threshold", 100, 99, schedule="0 3 * * *"),
+        at_least("snapshotCount", 99, 100),
+        at_most("snapshotCount", 10000001, 10000000),
+        at_least("heartbeatInterval", 9, 10),
+        Case(
+            "heartbeats too far apart",
+            {"heartbeatInterval": 10001, "electionTimeout": 50000},
+            "should be less than or equal to 10000",
+            "too large; give at most 10000",
+        ),
+        at_least("electionTimeout", 49, 50),
+        at_most("electionTimeout", 50001, 50000),
+        Case(
+            "elections that one late heartbeat brings about",
+            {"heartbeatInterval": 201},
+            "a late one would cost the leader its place; give at least 1005",
+            "spec.electionTimeout: less than five heartbeats",
+        ),
+        *(
+            Case(
+                f"an argument of ours: {argument}",
+                {"extraArgs": ["--log-level=debug", argument]},
+                f"'{argument}' {ARGUMENT_WORDS}",
+                f"spec.extraArgs: '{argument}' {ARGUMENT_WORDS}",
+            )
+            for argument in (
+                *(
+                    "--name=a",
+                    "--data-dir=/x",
+                    "--wal-dir=/x",
+                    "--listen-client-urls=http://0.0.0.0:1",
+                    "--force-new-cluster",
+                ),
+                *(
+                    "--listen-peer-urls=a",
+                    "--listen-metrics-urls=a",
+                    "--listen-client-http-urls=a",
+                    "--advertise-client-urls=a",
+                ),
+                *(
+                    "--initial-advertise-peer-urls=a",
+                    "--initial-cluster=a",
+                    "--initial-cluster-state=new",
+                    "--config-file=/x",
+                ),
+                *(
+                    "--initial-cluster-token=a",
+                    "--cert-file=/x",
+                    "--key-file=/x",
+                    "--trusted-ca-file=/x",
+                    "--client-cert-auth",
+                ),
+                *(
+                    "--client-cert-file=/x",
+                    "--client-key-file=/x",
+                    "--peer-cert-file=/x",
+                    "--peer-key-file=/x",
+                    "--auto-tls",
+                ),
+                *(
+                    "--peer-trusted-ca-file=/x",
+                    "--peer-client-cert-auth=false",
+                    "--peer-client-cert-file=/x",
+                    "--peer-auto-tls",
+                ),
+                *(
+                    "--quota-backend-bytes=0",
+                    "--auto-compaction-mode=revision",
+                    "--auto-compaction-retention=1",
+                    "--auth-token=jwt",
+                ),
+                *(
+                    "--snapshot-count=5",
+                    "--heartbeat-interval=5",
+                    "--election-timeout=5",
+                    "--strict-reconfig-check=false",
+                ),
+                *("--unsafe-no-fsync", "--enable-v2", "--enable-grpc-gateway=false", "--experimental-enable-v2v3=/x"),
+                *("--experimental-initial-corrupt-check=false", "--experimental-compact-hash-check-enabled=false"),
+                *("--feature-gates=A=true,InitialCorruptCheck=false", "--feature-gates=CompactHashCheck=false"),
+                *("--discovery=http://a", "--discovery-srv=a", "--proxy=on", "--logger=capnslog", "--log-outputs=/x"),
+                *(
+                    "--peer-cert-allowed-cn=a",
+                    "--peer-cert-allowed-hostname=a",
+                    "--peer-skip-client-san-verification=false",
+                ),
+                *("--experimental-peer-skip-client-san-verification=false",),
+                *("--host-whitelist=a", "--version", "--help", "--enable-log-rotation", "--pre-vote=false"),
+            )
+        ),
+        *(
+            Case(
+                f"no flag: {argument}",
+                {"extraArgs": [argument]},
+                f"'{argument}' is no flag with its value",
+                f"'{argument}' is no flag",
+            )
+            for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
+        ),
+        Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
+        Case("an endless argument", {"extraArgs": ["--a" * 86]}, "may not be more than 256", "at most 256 characters"),
+        Case(
+            "too many arguments",
+            {"extraArgs": ["--socket-reuse-port"] * 33},
+            "must have at most 32 items",
+            "at most 32",
+        ),
+        *(
+            Case(
+                f"what 3.7 has no more, told by {given}",
+                {**given, "extraArgs": ["--experimental-max-learners=1"]},
+                "is of a flag that 3.7 no longer has",
+                "spec.extraArgs: '--experimental-max-learners=1' is of a flag that 3.7 no longer has",
+            )
+            for given in ({"version": "3.7.3"}, imaged("example.com:5000/etcd:v3.7.3"))
+        ),
+        Case(
+            "a flag as a variable",
+            {"env": [{"name": "ETCD_NAME"}]},
+            "that begin with ETCD_",
+            "spec.env: variables that begin with ETCD_",
+        ),
+        *(
+            Case(
+                f"{field} of ours",
+                {field: {"a": "b", "etcd.ydzs.io/serves": "clients"}},
+                "keys that begin with etcd.ydzs.io/ are the operator's",
+                f"spec.{field}: keys that begin with etcd.ydzs.io/ are the operator's",
+            )
+            for field in ("labels", "annotations")
+        ),
+        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "give 'none', 'self'"),
+        *(
+            Case(
+                f"certificates of others, of which one is missing: {sorted(lacking)}",
+                {"tls": lacking},
+                "secret takes your certificates",
+                "spec.tls.mode: secret takes your certificates",
+            )
+            for lacking in (
+                {"mode": "secret"},
+                {**SECRETS, "peer": {}},
+                {"mode": "secret", "peer": {"secretName": "a"}},
+            )
+        ),
+        *(
+            Case(
+                f"certificates of others in mode {given['mode']}",
+                {"tls": given},
+                f"{given['mode']} takes no certificates of yours",
+                f"spec.tls.mode: {given['mode']} takes no certificates of yours",
+            )
+            for given in (
+                {**SECRETS, "mode": "none"},
+                {**SECRETS, "mode": "self"},
+                {**ISSUED, "client": {"secretName": "b"}},
+            )
+        ),
+        Case(
+            "cert-manager without an issuer",
+            {"tls": {"mode": "certManager"}},
+            "is missing: cert-manager signs by an issuer",
+            "spec.tls.issuer: is missing: cert-manager signs by an issuer",
+        ),
+        Case(
+            "an issuer for nothing",
+            {"tls": {**ISSUED, "mode": "self"}},
+            "only mode certManager asks an issuer",
+            "spec.tls.issuer: only mode certManager asks an issuer",
+        ),
+        Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
+        Case(
+            "an issuer that is no name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"
+        ),
+        Case("an endless issuer", {"tls": {**ISSUED, "issuer": {"name": "a" * 254}}}, "more than 253", "at most 253"),
+        Case(
+            "an issuer of an unknown kind",
+            {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Notary"}}},
+            "Unsupported value",
+            "give 'Issuer' or 'ClusterIssuer'",
+        ),
+        *(
+            Case(f"{part}'s Secret of {words}", {"tls": {**SECRETS, part: {"secretName": name}}}, says, advises)
+            for part in ("peer", "client")
+            for name, words, says, advises in (
+                ("a/b", "another namespace", "should match", "does not match"),
+                ("a" * 254, "an endless name", "may not be more than 253", "at most 253"),
+            )
+        ),
+        Case(
+            "an unknown demand of clients",
+            {"tls": {"mode": "self", "client": {"auth": "maybe"}}},
+            "Unsupported value",
+            "give 'none' or 'required'",
+        ),
+        Case("users without a Secret", {"auth": {}}, "rootSecretName: Required value", "rootSecretName: is missing"),
+        Case("users of a Secret that is no name", {"auth": {"rootSecretName": "A"}}, "should match", "does not match"),
+        Case("users of an endless Secret", {"auth": {"rootSecretName": "a" * 254}}, "more than 253", "at most 253"),
+        Case(
+            "snapshots at any time",
+            {"backup": {"destination": NIGHTLY["destination"]}},
+            "schedule: Required value",
+            "schedule: is missing",
+        ),
+        Case(
+            "snapshots to nowhere",
+            {"backup": {"schedule": "0 0 * * *"}},
+            "destination: Required value",
+            "destination: is missing",
+        ),
+        Case(
+            "six fields of a schedule", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "has not cron's five fields"
+        ),
+        Case(
+            "snapshots on an endless schedule",
+            backed_up(schedule=f"{','.join('0' * 65)} 0 * * *"),
+            "more than 128",
+            "at most 128",
+        ),
+        at_least("backup.retention", 0, 1, **NIGHTLY),
+        at_most("backup.retention", 1001, 1000, **NIGHTLY),
+        *(
+            Case(
+                f"snapshots to {words}",
+                backed_up(destination=destination),
+                "snapshots go to one place; give either volume or s3",
+                "spec.backup.destination: snapshots go to one place",
+            )
+            for words, destination in (("no place", {}), ("two places", {"volume": VOLUME, "s3": S3}))
+        ),
+        *(Case(f"{words}, kept", backed_up(destination=place), says, why) for words, place, says, why in PLACES),
+        Case("data from no snapshot", {"restore": {}}, "from: Required value", "from: is missing"),
+        *(
+            Case(
+                f"data from {words}",
+                restored(**source),
+                "a snapshot comes from one place; give one of backup, volume and s3",
+                "spec.restore.from: a snapshot comes from one place",
+            )
+            for words, source in (
+                ("no place", {"file": "a"}),
+                ("a backup and a volume", {"backup": "a", "volume": VOLUME}),
+                ("a volume and a bucket", {"volume": VOLUME, "s3": S3, "file": "a"}),
+            )
+        ),
+        Case(
+            "data from any file",
+            restored(volume=VOLUME),
+            "is missing: a volume or a bucket holds many",
+            "spec.restore.from.file: is missing: a volume or a bucket holds many",
+        ),
+        Case(
+            "data from a file of a backup",
+            restored(backup="monday", file="a"),
+            "an EtcdBackup knows its file",
+            "spec.restore.from.file: an EtcdBackup knows its file",
+        ),
+        *(Case(f"{words}, restored", restored(**place, file="a"), says, why) for words, place, says, why in PLACES),
+        *(
+            Case(f"{words} of a restore", restored(**source), says, advises)
+            for words, source, says, advises in (
+                ("a backup that is no name", {"backup": "A"}, "should match", "does not match"),
+                ("an endless backup", {"backup": "a" * 254}, "more than 253", "at most 253"),
+                ("a file from the root", {"volume": VOLUME, "file": "/etc/passwd"}, "should match", "does not match"),
+                ("a file above", {"volume": VOLUME, "file": "../a"}, "should match", "does not match"),
+                ("an endless file", {"volume": VOLUME, "file": "a" * 513}, "more than 512", "at most 512"),
+            )
+        ),
+        Case(
+            "data into memory",
+            {**FROM_BACKUP, **stored(medium="Memory")},
+            "data is restored onto a volume",
+            "spec.restore: data is restored onto a volume",
+        ),
+        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
+        Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
+        Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
+        Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
+        Case("a name too long for a StatefulSet's pods", {}, NAME_WORDS, NAME_WORDS, resource="a" * 53),
+    ),
+)
+
+ONLY_HERE = over(
+    BASE,
+    (
+        Case("a 61st minute", backed_up(schedule="60 2 * * *"), advises="bad minute"),
+        Case("a day that never comes", backed_up(schedule="0 0 30 2 *"), advises="bad day-of-month"),
+        Case(
+            "an image that tells another version",
+            {"image": "etcd:v3.5.9"},
+            advises="spec.version: says 3.6.16, and the image's tag 3.5.9",
+        ),
+    ),
+)
+"""What no schema can say: the operator's own validation refuses it, at admission and in the reconcile."""

@@ -1,0 +1,294 @@
+"""Specs that the Memcached CRD takes and refuses, a refused one for every constraint it has; and what each field does.
+
+The unit tests ask the operator's own validation about them, `tests/api` asks a real API server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support import podspec_cases
+from tests.support.cases import Case, at_least, at_most
+
+
+def limit(memory: str | int, **spec: Any) -> dict[str, Any]:
+    return {"resources": {"limits": {"memory": memory}}, **spec}
+
+
+BIG = {"memoryMB": 1048576}
+TLS = {"tls": {"secretName": "cache-tls"}}
+USERS = {"auth": {"secretName": "users"}}
+OLD_WORDS = "1.5.17 is too old for tls, auth and warmRestart, which memcached knows since 1.5.18"
+LIMIT_WORDS = "memory is below what memoryMB, maxConnections and threads may need; give at least 147Mi"
+ITEM_WORDS = "33 is more than half of memoryMB, the most that memcached takes"
+NAME_WORDS = "metadata.name names the Service too"
+
+ACCEPTED = (
+    *podspec_cases.ACCEPTED,
+    Case("the seed's"),
+    Case("none", {"size": 0}),
+    Case("the most", {"size": 1000}),
+    Case("an image with a registry port and a digest", {"image": f"example.com:5000/a/b@sha256:{'0' * 64}"}),
+    Case("a registry's address as the image's", {"image": "[::1]:5000/memcached"}),
+    Case("a version", {"version": "1.6.18-alpine"}),
+    Case("the least memory", {"memoryMB": 8, "maxItemSizeMB": 4}),
+    Case("the most memory", {**BIG, "maxItemSizeMB": 1024}),
+    Case("bounds of connections and threads", {"maxConnections": 1000000, "threads": 128}),
+    Case("the least connections and threads", {"maxConnections": 16, "threads": 1}),
+    Case("bounds of the port", {"containerPort": 1024}),
+    Case("the highest port", {"containerPort": 65535}),
+    Case("a memory limit that just suffices", limit("147Mi")),
+    Case("a memory limit as a number of bytes", limit(147 * 2**20)),
+    Case("a memory limit with a decimal point", limit("0.15Gi")),
+    Case("further arguments", {"extraArgs": ["-v", "--disable-evictions", "-o", "modern,no_lru_crawler", "-R", "40"]}),
+    Case(
+        "a flag that begins like one of ours", {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]}
+    ),
+    Case("paused", {"paused": True}),
+    Case("the longest name", resource="a" * 63),
+    Case("names that stay", {"workload": "StatefulSet"}, resource="a" * 52),
+    Case("a Deployment, said", {"workload": "Deployment"}),
+    Case("warm restart", {"warmRestart": True, "memoryMB": 64}),
+    Case("users", {"auth": {"secretName": "users"}}),
+    Case("encryption", {"tls": {"secretName": "cache.tls"}}),
+    Case("encryption with clients' certificates", {"tls": {"secretName": "a", "clientAuth": "required"}}),
+    Case("encryption whose ciphers are given", {**TLS, "extraArgs": ["-o", "ssl_min_version=3,ssl_wbuf_size=16"]}),
+    Case("an old version without what it lacks", {"version": "1.4.39"}),
+    Case("an image with what its version might lack", {"image": "memcached:1.4.39", **TLS}),
+    Case("the first version that knows all", {"version": "1.5.18-alpine", **TLS, **USERS, "warmRestart": True}),
+    Case("metrics", {"metrics": {}}),
+    Case("metrics elsewhere", {"metrics": {"enabled": True, "port": 1024}}),
+    Case("metrics at the highest port", {"metrics": {"enabled": False, "port": 65535}}),
+    Case("autoscaling", {"autoscaling": {"maxReplicas": 1}}),
+    Case(
+        "autoscaling at its bounds",
+        {"autoscaling": {"minReplicas": 1000, "maxReplicas": 1000, "targetCPUUtilization": 1000}},
+    ),
+    Case("autoscaling of nothing", {"autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPUUtilization": 1}}),
+    Case("everything at once", {**TLS, **USERS, "warmRestart": True, "workload": "StatefulSet", "metrics": {}}),
+    Case("a memory limit that just suffices with TLS", limit("183Mi", **TLS)),
+    Case("as few connections as threads allow", {"threads": 4, "maxConnections": 31}),
+)
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "size": {"size": 2},
+    "image": {"image": "example.com/memcached:1"},
+    "version": {"version": "1.6.18"},
+    "workload": {"workload": "StatefulSet"},
+    "memoryMB": {"memoryMB": 128},
+    "maxConnections": {"maxConnections": 512},
+    "threads": {"threads": 2},
+    "maxItemSizeMB": {"maxItemSizeMB": 2},
+    "extraArgs[]": {"extraArgs": ["-v"]},
+    "containerPort": {"containerPort": 11311},
+    "warmRestart": {"warmRestart": True},
+    "auth.secretName": {"auth": {"secretName": "users"}},
+    "tls.secretName": TLS,
+    "tls.clientAuth": {"tls": {"secretName": "cache-tls", "clientAuth": "required"}},
+    "metrics.enabled": {"metrics": {"enabled": True}},
+    "metrics.port": {"metrics": {"port": 9151}},
+    "autoscaling.minReplicas": {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}},
+    "autoscaling.maxReplicas": {"autoscaling": {"maxReplicas": 4}},
+    "autoscaling.targetCPUUtilization": {"autoscaling": {"maxReplicas": 3, "targetCPUUtilization": 50}},
+    "podDisruptionBudget": {"podDisruptionBudget": {}},
+    "podDisruptionBudget.minAvailable": {"podDisruptionBudget": {"minAvailable": 1}},
+    "podDisruptionBudget.maxUnavailable": {"podDisruptionBudget": {"maxUnavailable": "50%"}},
+    "resources.limits[]": {"resources": {"limits": {"memory": "1Gi"}}},
+    "resources.requests[]": {"resources": {"requests": {"cpu": "20m"}}},
+    "nodeSelector[]": {"nodeSelector": {"disk": "fast"}},
+    "tolerations[].key": {"tolerations": [{"key": "a"}]},
+    "tolerations[].operator": {"tolerations": [{"operator": "Exists"}]},
+    "tolerations[].value": {"tolerations": [{"key": "a", "value": "b"}]},
+    "tolerations[].effect": {"tolerations": [{"key": "a", "effect": "NoExecute"}]},
+    "tolerations[].tolerationSeconds": {"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}]},
+    "affinity": {"affinity": {"podAntiAffinity": {}}},
+    "topologySpread[].topologyKey": {"topologySpread": [{"topologyKey": "zone"}]},
+    "topologySpread[].maxSkew": {"topologySpread": [{"topologyKey": "zone", "maxSkew": 2}]},
+    "topologySpread[].whenUnsatisfiable": {
+        "topologySpread": [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    },
+    "priorityClassName": {"priorityClassName": "high"},
+    "labels[]": {"labels": {"team": "shop"}},
+    "annotations[]": {"annotations": {"example.com/contact": "shop"}},
+    "env[].name": {"env": [{"name": "E"}]},
+    "env[].value": {"env": [{"name": "E", "value": "v"}]},
+    "env[].valueFrom": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+    "paused": {"paused": True},
+}
+"""For each leaf of the spec, what sets it; each differs from all others in what becomes of it."""
+
+
+REFUSED = (
+    *podspec_cases.REFUSED,
+    Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+    Case(
+        "a size that is no number",
+        {"size": "three"},
+        "must be of type integer",
+        "is not a whole number; give one, without quotes",
+    ),
+    at_least("size", -1, 0),
+    at_most("size", 1001, 1000),
+    Case("an empty image", {"image": ""}, "'' is no image", "spec.image: '' is no image"),
+    Case("an image with capital letters", {"image": "a/B:1"}, "'a/B:1' is no image", "'a/B:1' is no image"),
+    Case("an endless image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
+    Case("a version that is no tag", {"version": "1.6 38"}, "'1.6 38' is no image tag", "'1.6 38' is no image tag"),
+    Case("an endless version", {"version": "1" * 129}, "may not be more than 128", "at most 128 characters"),
+    at_least("memoryMB", 7, 8),
+    at_most("memoryMB", 1048577, 1048576),
+    at_least("maxConnections", 15, 16),
+    at_most("maxConnections", 1000001, 1000000),
+    at_least("threads", 0, 1),
+    at_most("threads", 129, 128),
+    at_least("maxItemSizeMB", 0, 1),
+    Case(
+        "items above what memcached takes",
+        {**BIG, "maxItemSizeMB": 1025},
+        "should be less than or equal to 1024",
+        "too large; give at most 1024",
+    ),
+    at_least("containerPort", 1023, 1024),
+    at_most("containerPort", 65536, 65535),
+    Case("items larger than half of the memory", {"memoryMB": 64, "maxItemSizeMB": 33}, ITEM_WORDS, ITEM_WORDS),
+    Case("a memory limit below the need", limit("146Mi"), LIMIT_WORDS, LIMIT_WORDS),
+    Case("a memory limit in bytes below the need", limit(147 * 2**20 - 1), LIMIT_WORDS, LIMIT_WORDS),
+    Case(
+        "a memory limit that more connections outgrow",
+        limit("147Mi", maxConnections=4096),
+        "give at least 211Mi",
+        "give at least 211Mi",
+    ),
+    *(
+        Case(
+            f"an argument of ours: {argument}",
+            {"extraArgs": ["-v", argument]},
+            f"'{argument}' is for another field to set",
+            f"spec.extraArgs: '{argument}' is for another field to set",
+        )
+        for argument in (
+            *("-m", "-m64", "-p", "-c", "-t", "-I", "-d", "-u", "-l", "-U", "-P", "-a", "-s", "-h", "-i", "-V"),
+            *("-vd", "-vvm5", "-vAZrt2", "--port", "--port=1", "--po", "--m=5", "--memory-limit=9", "--conn-limit"),
+            *("--threads", "--max-item-size=2m", "--max-i=2m", "--daemon", "--user=root", "--listen", "--udp-port=1"),
+            *("--pidfile", "--unix-socket", "--unix-mask", "--help", "--license", "--version"),
+        )
+    ),
+    Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
+    Case("an endless argument", {"extraArgs": ["-v" * 129]}, "may not be more than 256", "at most 256 characters"),
+    Case("too many arguments", {"extraArgs": ["-v"] * 33}, "must have at most 32 items", "at most 32"),
+    Case("paused by a word", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; give true or false"),
+    Case("arguments that are no list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
+    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
+    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "give 'Deployment'"),
+    Case(
+        "a name too long for a StatefulSet",
+        {"workload": "StatefulSet"},
+        "may then have at most 52 characters",
+        "may then have at most 52 characters",
+        resource="a" * 53,
+    ),
+    Case("warm restart by a word", {"warmRestart": "yes"}, "must be of type boolean", "is not a boolean"),
+    Case(
+        "warm restart of too little memory",
+        {"warmRestart": True, "memoryMB": 63},
+        "63 is too small for warmRestart",
+        "spec.memoryMB: 63 is too small for warmRestart",
+    ),
+    *(
+        Case(
+            f"an argument against warm restart: {argument}",
+            {"warmRestart": True, "extraArgs": ["-v", argument]},
+            f"'{argument}' does not go with spec.warmRestart",
+            f"spec.extraArgs: '{argument}' does not go with spec.warmRestart",
+        )
+        for argument in (
+            "-e",
+            "-e/x",
+            "-ve",
+            "--memory-file=/x",
+            "--memory-f",
+            "-L",
+            "--enable-l",
+            "ext_path=/x:1G",
+            *("-oext_path=/x", "--extended=modern,ext_path=/x:1G,ext_threads=2"),
+        )
+    ),
+    *(
+        Case(
+            f"an argument against TLS: {argument}",
+            {**TLS, "extraArgs": [argument]},
+            f"'{argument}' is for spec.tls to set",
+            f"spec.extraArgs: '{argument}' is for spec.tls to set",
+        )
+        for argument in (
+            "-Z",
+            "-vZ",
+            "--enable-ssl",
+            "--enable-s",
+            "ssl_verify_mode=0",
+            *(
+                "-ossl_key=/x",
+                "--extended=ssl_chain_cert=/x",
+                "ssl_ca_cert=/x",
+                "ssl_keyformat=2",
+                "a,ssl_verify_mode=1",
+            ),
+        )
+    ),
+    *(
+        Case(
+            f"an argument against users: {argument}",
+            {**USERS, "extraArgs": [argument]},
+            f"'{argument}' does not go with spec.auth",
+            f"spec.extraArgs: '{argument}' does not go with spec.auth",
+        )
+        for argument in ("-Y/x", "--auth-file=/x", "-S", "-vS", "--enable-sasl", "-B", "--protocol=binary")
+    ),
+    *(
+        Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
+        for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
+    ),
+    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("users of an endless Secret", {"auth": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
+    Case("users of a Secret that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
+    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("TLS of an endless Secret", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
+    Case("TLS of another namespace's Secret", {"tls": {"secretName": "a/b"}}, "should match", "does not match"),
+    Case(
+        "an unknown demand of clients",
+        {"tls": {"secretName": "a", "clientAuth": "maybe"}},
+        "Unsupported value",
+        "give 'none' or 'required'",
+    ),
+    at_least("metrics.port", 1023, 1024),
+    at_most("metrics.port", 65536, 65535),
+    Case("metrics by a word", {"metrics": {"enabled": "on"}}, "must be of type boolean", "is not a boolean"),
+    Case(
+        "metrics at the servers' port",
+        {"metrics": {"port": 11211}},
+        "11211 is containerPort too",
+        "spec.metrics.port: 11211 is containerPort too",
+    ),
+    Case("autoscaling without an end", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is missing"),
+    at_least("autoscaling.minReplicas", 0, 1, maxReplicas=2),
+    at_most("autoscaling.minReplicas", 1001, 1000, maxReplicas=2),
+    at_least("autoscaling.maxReplicas", 0, 1),
+    at_most("autoscaling.maxReplicas", 1001, 1000),
+    at_least("autoscaling.targetCPUUtilization", 0, 1, maxReplicas=2),
+    at_most("autoscaling.targetCPUUtilization", 1001, 1000, maxReplicas=2),
+    Case(
+        "autoscaling upside down",
+        {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}},
+        "3 is above maxReplicas",
+        "spec.autoscaling.minReplicas: 3 is above maxReplicas",
+    ),
+    Case(
+        "too few connections for the threads",
+        {"threads": 8, "maxConnections": 50},
+        "memcached would not start; give at least 51",
+        "spec.maxConnections: too few: threads take of them before any client does",
+    ),
+    Case("a memory limit that TLS outgrows", limit("182Mi", **TLS), "give at least 183Mi", "give at least 183Mi"),
+    Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
+    Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
+    Case("a name too long for a Service", {}, NAME_WORDS, NAME_WORDS, resource="a" * 64),
+)

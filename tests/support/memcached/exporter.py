@@ -1,0 +1,63 @@
+"""An exporter as a process of its own, and its answers as Prometheus reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support import paths
+
+REPOSITORY = paths.REPOSITORY
+EXPORTER = (sys.executable, "-m", "operators.memcached", "exporter")
+
+Samples = dict[str, float]
+"""Values by name and labels, as a person writes them: commands_total{command="get",status="hit"}."""
+
+
+def samples(text: str) -> Samples:
+    """Read by Prometheus's own client library, which refuses what is no exposition format.
+
+    That library gives every counter the ending _total.
+    """
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+@dataclass(frozen=True)
+class Running:
+    """An exporter, and the port that it answers on."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def get(self, path: str = "/metrics") -> tuple[int, str]:
+        """Status and text of an answer."""
+        with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+
+
+@contextmanager
+def running(*flags: str) -> Iterator[Running]:
+    """An exporter on a free port until the context is left."""
+    command = [*EXPORTER, "--listen=127.0.0.1:0", *flags]
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = json.loads(process.stderr.readline())["message"]
+            found = re.fullmatch(r"Metrics of \S+ are at 127\.0\.0\.1:(\d+), /metrics\.", said)
+            assert found, said
+            yield Running(process, int(found[1]))
+        finally:
+            process.kill()

@@ -1,0 +1,163 @@
+"""What people do to a Memcached, for the crash harness: in memory (`tests/unit`) and on an API server (`tests/api`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from operators.memcached.__main__ import controller
+from shared.cli.options import parse_options
+from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.testing.harness.scenario import (
+    Scenario,
+    Stage,
+    Step,
+    Subject,
+    apply,
+    at_once,
+    away,
+    create,
+    delete,
+    edit,
+    hurried,
+    lose,
+    trouble,
+    untold,
+)
+from tests.unit.memcached.fake_servers import Fleet, certificate, secret, tls_secret
+
+OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
+
+
+class Servers(Fleet):
+    """Servers that are not there, as the harness wants a database; what they show, the resource's status tells."""
+
+    def state(self) -> Any:
+        return None
+
+    def counts(self) -> Counter[str]:
+        return Counter()  # reading a certificate twice is as good as once
+
+
+MEMCACHED = Subject("memcached", lambda servers: controller(OPTIONS, servers.connect), database=Servers)
+
+NAMED: Obj = {"size": 1, "workload": "StatefulSet"}
+AUTH: Obj = {"auth": {"secretName": "cache-users"}}
+TLS: Obj = {"tls": {"secretName": "cache-tls"}}
+BUDGET: Obj = {"podDisruptionBudget": {"maxUnavailable": 1}}
+REQUESTS: Obj = {"requests": {"cpu": "100m"}}
+AUTOSCALING: Obj = {"autoscaling": {"maxReplicas": 5}, "resources": REQUESTS}
+INVALID: Obj = {"memoryMB": 8, "maxItemSizeMB": 8}
+
+
+def users(password: str) -> Obj:
+    data: Obj = secret("", users=f"app:{password}\n")["data"]
+    return data
+
+
+def given_users(password: str = "one") -> Step:
+    return create(SECRET, "cache-users", data=users(password))
+
+
+def given_certificate() -> Step:
+    return create(SECRET, "cache-tls", data=tls_secret(certificate())["data"])
+
+
+def renewed_certificate() -> Step:
+    """The Secret has another certificate, and the kubelet brings it to the servers."""
+    new = certificate("renewed")
+
+    def act(stage: Stage) -> None:
+        stage.database.files = new
+        stage.person.merge(SECRET, stage.namespace, "cache-tls", {"data": tls_secret(new)["data"]})
+
+    return untold(Step("the certificate is renewed", act))
+
+
+# Where servers do not matter there are none: replacing them is many writes of the same kind.
+SCENARIOS = (
+    Scenario("create", (apply(size=2),)),
+    Scenario("create with names", (apply(**NAMED),)),
+    Scenario("create all at once", (apply(size=1, metrics={}, **BUDGET, **AUTOSCALING),)),
+    Scenario("scale", (apply(size=2), apply(size=1)), given=(apply(size=1),)),
+    Scenario("scale with names", (apply(**NAMED | {"size": 2}), apply(**NAMED)), given=(apply(**NAMED),)),
+    Scenario("scale to none and back", (apply(size=0), apply(size=1)), given=(apply(size=1),)),
+    Scenario("change the image", (apply(size=2, version="1.6.18"),), given=(apply(size=2),)),
+    Scenario("change the image with names", (apply(**NAMED, version="1.6.18"),), given=(apply(**NAMED),)),
+    Scenario(
+        "change again before it is done",
+        (hurried(apply(size=1, memoryMB=128), 3), apply(size=2, memoryMB=256)),
+        given=(apply(size=1),),
+        counted=False,
+    ),
+    Scenario("switch the workload", (apply(**NAMED), apply(size=1)), given=(apply(size=1),)),
+    Scenario(
+        "switch the workload and back at once",
+        (hurried(apply(**NAMED), 3), apply(size=1)),
+        given=(apply(size=1),),
+        counted=False,
+    ),
+    Scenario("metrics on and off", (apply(size=0, metrics={}), apply(size=0)), given=(apply(size=0),)),
+    Scenario(
+        "auth, and its Secret appears",
+        (apply(size=0, **AUTH), given_users(), untold(edit(SECRET, {"data": users("two")}, "cache-users"))),
+        given=(apply(size=0),),
+    ),
+    Scenario(
+        "TLS on, and renewed", (apply(size=1, **TLS), renewed_certificate()), given=(given_certificate(), apply(size=1))
+    ),
+    Scenario("warm restart on", (apply(size=0, warmRestart=True),), given=(apply(size=0),)),
+    Scenario("disruption budget on and off", (apply(size=1, **BUDGET), apply(size=1)), given=(apply(size=1),)),
+    Scenario(
+        "autoscaling on and off",
+        (apply(size=1, **AUTOSCALING), edit(None, {"spec": {"size": 2}}), apply(size=2, resources=REQUESTS)),
+        given=(apply(size=1, resources=REQUESTS),),
+    ),
+    Scenario(
+        "paused, with edits meanwhile",
+        (apply(size=1, paused=True), delete(SERVICE), edit(DEPLOYMENT, {"spec": {"replicas": 3}}), apply(size=1)),
+        given=(apply(size=1),),
+    ),
+    Scenario("invalid, then mended", (apply(size=2, **INVALID), apply(size=1)), given=(apply(size=1),)),
+    Scenario("left invalid", (apply(size=2, **INVALID),), given=(apply(size=1),), ends="InvalidSpec"),
+    Scenario("owned objects deleted", (delete(SERVICE), delete(DEPLOYMENT)), given=(apply(size=1),)),
+    Scenario(
+        "owned objects edited",
+        (
+            edit(DEPLOYMENT, {"spec": {"replicas": 5}, "metadata": {"labels": {"app.kubernetes.io/part-of": None}}}),
+            edit(SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "another"}}}),
+            edit(DEPLOYMENT, {"metadata": {"ownerReferences": None}}),
+        ),
+        given=(apply(size=1),),
+    ),
+    Scenario(
+        "named workload deleted and edited",
+        (delete(STATEFUL_SET), edit(STATEFUL_SET, {"spec": {"replicas": 3}})),
+        given=(apply(**NAMED),),
+    ),
+    Scenario(
+        "what was added is deleted",
+        (delete(DISRUPTION_BUDGET), delete(AUTOSCALER)),
+        given=(apply(size=1, **BUDGET, **AUTOSCALING),),
+    ),
+    Scenario("a server lost", (lose(POD),), given=(apply(size=2),)),
+    Scenario(
+        "servers that fail, then are well",
+        (trouble("CrashLoopBackOff"), apply(size=2), trouble("")),
+        given=(apply(size=1),),
+    ),
+    Scenario("deleted", (delete(),), given=(apply(size=1, **BUDGET),), ends=""),
+    Scenario("deleted and made again", (delete(), apply(**NAMED)), given=(apply(size=1),)),
+    Scenario("replaced at once", at_once(delete(), apply(size=1)), given=(apply(size=2),)),
+    Scenario("orphaned and taken up", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(size=1),)),
+    Scenario(
+        "no operator meanwhile",
+        away(apply(size=1, version="1.6.18"), delete(SERVICE), lose(POD), delete(), apply(size=1)),
+        given=(apply(size=2),),
+    ),
+    Scenario(
+        "a stranger's Service in the way",
+        (apply(size=1), untold(delete(SERVICE))),
+        given=(create(SERVICE, "cache", spec={"ports": [{"port": 80}]}),),
+    ),
+)

@@ -1,0 +1,183 @@
+"""What every CRD with the usual settings of pods takes and refuses of them."""
+
+from __future__ import annotations
+
+from tests.support.cases import Case
+
+OURS_WORDS = "is a label that the operator sets itself"
+
+ACCEPTED = (
+    Case("a limit of CPU alone", {"resources": {"limits": {"cpu": 2}, "requests": {"cpu": "100m", "memory": "96Mi"}}}),
+    Case("a request as large as its limit", {"resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1000m"}}}),
+    Case("a request of memory above what follows by itself", {"resources": {"requests": {"memory": "1Gi"}}}),
+    Case(
+        "labels, annotations and variables", {"labels": {"a": "b"}, "annotations": {"c": "d"}, "env": [{"name": "E"}]}
+    ),
+    Case(
+        "a variable from a field", {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}
+    ),
+    Case(
+        "placement",
+        {
+            "nodeSelector": {"disk": "fast"},
+            "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+            "affinity": {"podAntiAffinity": {}},
+            "topologySpread": [{"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}],
+            "priorityClassName": "high",
+        },
+    ),
+    Case("a toleration of everything", {"tolerations": [{"operator": "Exists"}]}),
+    Case("a toleration of a value", {"tolerations": [{"key": "a", "value": "b"}]}),
+    Case("a variable without a value beside a source", {"env": [{"name": "E", "value": "", "valueFrom": {}}]}),
+    Case("a disruption budget", {"podDisruptionBudget": {}}),
+    Case("a budget of a number", {"podDisruptionBudget": {"minAvailable": 0}}),
+    Case("a budget of a share", {"podDisruptionBudget": {"maxUnavailable": "100%"}}),
+)
+
+REFUSED = (
+    Case(
+        "a request above its limit",
+        {"resources": {"limits": {"cpu": "100m"}, "requests": {"cpu": 1}}},
+        "a request is above its limit",
+        "spec.resources.requests: a request is above its limit",
+    ),
+    Case(
+        "a negative number", {"resources": {"limits": {"cpu": -1}}}, "greater than or equal to 0", "cannot be negative"
+    ),
+    Case("a negative whole request", {"resources": {"requests": {"cpu": -1}}}, "or equal to 0", "cannot be negative"),
+    Case("a negative request", {"resources": {"requests": {"cpu": "-1"}}}, "should match", "cannot be negative"),
+    Case("an endless quantity", {"resources": {"limits": {"cpu": "0" * 33}}}, "may not be more than 32", "at most 32"),
+    Case("an endless request", {"resources": {"requests": {"cpu": "0" * 33}}}, "may not be more than 32", "at most 32"),
+    Case("a quantity that is none", {"resources": {"limits": {"cpu": "1 core"}}}, "should match", "is not a quantity"),
+    Case("a request that is none", {"resources": {"requests": {"cpu": "much"}}}, "should match", "is not a quantity"),
+    Case(
+        "too many limits",
+        {"resources": {"limits": {f"example.com/{number}": 1 for number in range(17)}}},
+        "must have at most 16",
+        "at most 16",
+    ),
+    Case(
+        "too many requests",
+        {"resources": {"requests": {f"example.com/{number}": 1 for number in range(17)}}},
+        "must have at most 16",
+        "at most 16",
+    ),
+    *(
+        Case(
+            f"a label of ours: {name}",
+            {"labels": {"a": "b", f"app.kubernetes.io/{name}": "x"}},
+            f"app.kubernetes.io/{name} {OURS_WORDS}",
+            f"spec.labels: app.kubernetes.io/{name} {OURS_WORDS}",
+        )
+        for name in ("name", "instance", "managed-by", "part-of", "component")
+    ),
+    Case("a label's endless value", {"labels": {"a": "b" * 64}}, "may not be more than 63", "at most 63 characters"),
+    Case("a label's wrong value", {"labels": {"a": "b c"}}, "should match", 'spec.labels.a: "b c" does not match'),
+    Case("too many labels", {"labels": {f"l{n}": "" for n in range(33)}}, "must have at most 32", "at most 32"),
+    Case(
+        "too many annotations", {"annotations": {f"a{n}": "" for n in range(65)}}, "must have at most 64", "at most 64"
+    ),
+    Case(
+        "too many node labels", {"nodeSelector": {f"n{n}": "" for n in range(33)}}, "must have at most 32", "at most 32"
+    ),
+    Case("a node label's endless value", {"nodeSelector": {"a": "b" * 64}}, "may not be more than 63", "at most 63"),
+    Case("a node label's wrong value", {"nodeSelector": {"a": "-"}}, "should match", "does not match"),
+    Case("an endless priority class", {"priorityClassName": "a" * 254}, "may not be more than 253", "at most 253"),
+    Case("a priority class that is no name", {"priorityClassName": "High"}, "should match", "does not match"),
+    Case(
+        "too many variables", {"env": [{"name": f"E{n}"} for n in range(129)]}, "must have at most 128", "at most 128"
+    ),
+    Case("a variable without a name", {"env": [{"value": "x"}]}, "name: Required value", "name: is missing"),
+    Case("a variable with an empty name", {"env": [{"name": ""}]}, "should match", "does not match"),
+    Case("a variable's name with '='", {"env": [{"name": "A=B"}]}, "should match", "does not match"),
+    Case("a variable's endless name", {"env": [{"name": "E" * 257}]}, "may not be more than 256", "at most 256"),
+    Case(
+        "a variable's endless value",
+        {"env": [{"name": "E", "value": "v" * 32769}]},
+        "may not be more than 32768",
+        "at most 32768",
+    ),
+    Case(
+        "a variable with a value and a source",
+        {"env": [{"name": "E", "value": "v", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+        "value and valueFrom exclude each other",
+        "spec.env[0]: value and valueFrom exclude each other",
+    ),
+    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value", "E stands there more"),
+    Case("too many tolerations", {"tolerations": [{}] * 65}, "must have at most 64", "at most 64"),
+    Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "give 'NoSchedule'"),
+    Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "give 'Exists'"),
+    Case(
+        "a value that nothing compares",
+        {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
+        "operator Exists compares no value",
+        "spec.tolerations[0].value: operator Exists compares no value",
+    ),
+    Case(
+        "a toleration without a key",
+        {"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]},
+        "a toleration without a key tolerates every taint",
+        "spec.tolerations[1]: a toleration without a key tolerates every taint",
+    ),
+    Case(
+        "seconds of an effect that does not end",
+        {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]},
+        "only effect NoExecute ends after seconds",
+        "only effect NoExecute ends after seconds",
+    ),
+    Case("an endless taint", {"tolerations": [{"key": "a" * 318}]}, "may not be more than 317", "at most 317"),
+    Case(
+        "a taint's endless value",
+        {"tolerations": [{"key": "a", "value": "b" * 64}]},
+        "may not be more than 63",
+        "at most 63",
+    ),
+    Case("too many spreads", {"topologySpread": [{"topologyKey": "z"}] * 17}, "must have at most 16", "at most 16"),
+    Case("a spread over nothing", {"topologySpread": [{"maxSkew": 1}]}, "Required value", "topologyKey: is missing"),
+    Case("a spread over an empty label", {"topologySpread": [{"topologyKey": ""}]}, "at least 1 chars", "too short"),
+    Case(
+        "a spread over an endless label",
+        {"topologySpread": [{"topologyKey": "z" * 318}]},
+        "more than 317",
+        "at most 317",
+    ),
+    Case(
+        "a skew of nothing",
+        {"topologySpread": [{"topologyKey": "z", "maxSkew": 0}]},
+        "should be greater than or equal to 1",
+        "too small; give at least 1",
+    ),
+    Case(
+        "a skew beyond all sense",
+        {"topologySpread": [{"topologyKey": "z", "maxSkew": 1001}]},
+        "should be less than or equal to 1000",
+        "too large; give at most 1000",
+    ),
+    Case(
+        "an unknown way to spread",
+        {"topologySpread": [{"topologyKey": "z", "whenUnsatisfiable": "Panic"}]},
+        "Unsupported value",
+        "give 'DoNotSchedule'",
+    ),
+    Case("resources that are no object", {"resources": "64Mi"}, "must be of type object", "is not an object"),
+    Case(
+        "a budget of two kinds",
+        {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}},
+        "minAvailable and maxUnavailable exclude each other",
+        "spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other",
+    ),
+    *(
+        Case(
+            f"a budget with {name} of {value!r}",
+            {"podDisruptionBudget": {name: value}},
+            words,
+            f"{name}: {shown} is wrong",
+        )
+        for name in ("minAvailable", "maxUnavailable")
+        for value, shown, words in (
+            (-1, "-1", "greater than or equal to 0"),
+            ("101%", '"101%"', "should match"),
+            ("00100%", '"00100%"', "may not be more than 4"),
+        )
+    ),
+)

@@ -1,0 +1,139 @@
+"""What a CRD's schema demands, and which of it cases break: so that no constraint goes without one."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from shared.api.crd import Resource, to_dict
+from shared.api.spec import CustomResource, InvalidSpec, SpecModel, Transition
+from shared.kubernetes.client import Obj
+from tests.support.cases import Case
+
+Constraint = tuple[str, str]
+"""Where in the schema, and the keyword or the rule."""
+
+TYPES: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+MEASURES: dict[str, Callable[[Any, Any], bool]] = {
+    "type": lambda value, kind: type(value) is not TYPES[kind],
+    "minimum": lambda value, least: type(value) is int and value < least,
+    "maximum": lambda value, most: type(value) is int and value > most,
+    "minLength": lambda value, least: len(value) < least,
+    "maxLength": lambda value, most: isinstance(value, str) and len(value) > most,
+    "maxItems": lambda value, most: len(value) > most,
+    "maxProperties": lambda value, most: len(value) > most,
+    "pattern": lambda value, pattern: isinstance(value, str) and not re.search(pattern, value),
+    "enum": lambda value, known: value not in known,
+}
+WEIGHTLESS = {"description", "default", "format", "properties", "items", "additionalProperties", "required"}
+
+
+def parts(schema: Obj, path: str) -> Iterator[tuple[Obj, str]]:
+    """A schema and every schema in it."""
+    yield schema, path
+    for name, inner in schema.get("properties", {}).items():
+        yield from parts(inner, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            yield from parts(schema[name], f"{path}[]")
+
+
+def constraints(schema: Obj) -> set[Constraint]:
+    """What a schema demands; types of strings and objects go without saying where a case for one of them is there."""
+    found = set()
+    for part, path in parts(schema, "spec"):
+        keywords = part.keys() - WEIGHTLESS - {"type"}
+        found |= {(path, keyword) for keyword in keywords if not keyword.startswith("x-kubernetes-")}
+        found |= {(path, f"required {name}") for name in part.get("required", ())}
+        found |= {(path, rule["rule"]) for rule in part.get("x-kubernetes-validations", ())}
+    return found
+
+
+def broken_constraints(schema: Obj, value: Any, path: str) -> Iterator[Constraint]:
+    """What of a schema's keywords a value breaks."""
+    wrong = {keyword for keyword, breaks in MEASURES.items() if keyword in schema and breaks(value, schema[keyword])}
+    yield from ((path, keyword) for keyword in wrong)
+    if "type" in wrong:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from broken_constraints(schema["items"], item, f"{path}[]")
+    elif isinstance(value, dict):
+        yield from ((path, f"required {name}") for name in schema.get("required", ()) if name not in value)
+        for name, inner in value.items():
+            known = schema.get("properties", {}).get(name)
+            if known is not None or "additionalProperties" in schema:
+                deeper = f"{path}.{name}" if known is not None else f"{path}[]"
+                yield from broken_constraints(known or schema["additionalProperties"], inner, deeper)
+
+
+def models(part: object) -> Iterator[SpecModel]:
+    """A model and every model in it."""
+    if isinstance(part, SpecModel):
+        yield part
+        for name in type(part).model_fields:
+            yield from models(getattr(part, name))
+    elif isinstance(part, list):
+        for item in part:
+            yield from models(item)
+
+
+def broken_rules(resource: CustomResource[Any], kind: Resource) -> Iterator[str]:
+    """The CEL of each rule, Transitions aside, that a resource breaks."""
+    for model in models(resource.spec):
+        yield from (rule.cel for rule in model.RULES if not isinstance(rule, Transition) and not rule.holds(model))
+    yield from (rule.cel for rule in kind.rules if not isinstance(rule, Transition) and not rule.holds(resource))
+
+
+def broken_transitions(new: CustomResource[Any], old: CustomResource[Any], kind: Resource) -> Iterator[str]:
+    """The CEL of each Transition of the whole resource and of its whole spec that a change breaks."""
+    of_spec = (rule for rule in new.spec.RULES if isinstance(rule, Transition) and not rule.holds(new.spec, old.spec))
+    whole = (rule for rule in kind.rules if isinstance(rule, Transition) and not rule.holds(new, old))
+    yield from (rule.cel for rule in (*of_spec, *whole))
+
+
+def root_schema(kind: Resource) -> Obj:
+    """The schema of the whole resource."""
+    schema: Obj = to_dict(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def spec_schema(kind: Resource) -> Obj:
+    schema: Obj = root_schema(kind)["properties"]["spec"]
+    return schema
+
+
+def uncovered(
+    kind: Resource,
+    parse: Callable[[Case], CustomResource[Any]],
+    refused: Iterable[Case],
+    changes: Iterable[tuple[CustomResource[Any], CustomResource[Any]]] = (),
+) -> tuple[set[Constraint], set[Constraint]]:
+    """What the schema demands, and what of it no case breaks.
+
+    Args:
+        parse: the resource of a case.
+        changes: refused ones, as (new, old).
+    """
+    schema = spec_schema(kind)
+    whole = {("", rule["rule"]) for rule in root_schema(kind).get("x-kubernetes-validations", ())}
+    found, rules = set(), {cel for new, old in changes for cel in broken_transitions(new, old, kind)}
+    for case in refused:
+        found |= set(broken_constraints(schema, case.whole_spec, "spec"))
+        with contextlib.suppress(InvalidSpec):
+            rules |= set(broken_rules(parse(case), kind))
+    wanted = constraints(schema) | whole
+    return wanted, {one for one in wanted - found if one[1] not in rules}
+
+
+def leaves(schema: Obj, path: str = "") -> Iterator[str]:
+    """The fields of a schema in which nothing further is."""
+    inner = {f".{name}": part for name, part in schema.get("properties", {}).items()}
+    if part := schema.get("items") or schema.get("additionalProperties"):
+        inner["[]"] = part
+    if not inner:
+        yield path.removeprefix(".")
+    for name, part in inner.items():
+        yield from leaves(part, path + name)

@@ -1,0 +1,180 @@
+"""Both resources of etcd: what they take, what they refuse and how, and what is read from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operators.etcd.api import backup, resource
+from operators.etcd.api.backup import EtcdBackup
+from operators.etcd.api.resource import EtcdCluster, RecordedMember
+from operators.etcd.api.versions import Version
+from shared.api.crd import Resource, to_yaml
+from shared.api.reference import HEADER, to_markdown
+from shared.api.spec import CustomResource, InvalidSpec
+from shared.kubernetes.client import Obj
+from tests.support import paths
+from tests.support.cases import Case, Change
+from tests.support.etcd import backup_cases, cases
+from tests.support.etcd.changes import CHANGES, REFUSED_CHANGES
+from tests.support.schema import broken_constraints, constraints, spec_schema, uncovered
+
+ROOT = paths.REPOSITORY
+
+ACCEPTED = [
+    *((EtcdCluster, case) for case in cases.ACCEPTED),
+    *((EtcdBackup, case) for case in backup_cases.ACCEPTED),
+]
+REFUSED = [
+    *((EtcdCluster, case) for case in (*cases.REFUSED, *cases.ONLY_HERE)),
+    *((EtcdBackup, case) for case in backup_cases.REFUSED),
+]
+REFUSED_OF_ALL = [
+    *((EtcdCluster, change) for change in REFUSED_CHANGES),
+    *((EtcdBackup, change) for change in backup_cases.REFUSED_CHANGES),
+]
+MODULES: dict[type, Any] = {EtcdCluster: resource, EtcdBackup: backup}
+
+
+def obj(case: Case, status: Obj | None = None) -> Obj:
+    return {
+        "metadata": {"name": case.resource, "namespace": "default"},
+        "spec": case.whole_spec,
+        **({"status": status} if status else {}),
+    }
+
+
+def cluster(case: Case, status: Obj | None = None) -> EtcdCluster:
+    return EtcdCluster.read(obj(case, status))
+
+
+def complaints(kind: type, case: Case) -> str:
+    """All that the operator's own validation says of a case, as a reconcile would hear it."""
+    module = MODULES[kind]
+    try:
+        return " ".join(module.validate(cluster(case) if kind is EtcdCluster else EtcdBackup.parse(obj(case))))
+    except InvalidSpec as refusal:
+        return str(refusal)
+
+
+@pytest.mark.parametrize(("kind", "case"), ACCEPTED, ids=str)
+def test_good_specs_are_taken(kind: type, case: Case) -> None:
+    assert complaints(kind, case) == ""
+    assert MODULES[kind].ADMISSION.review(obj(case), None).errors == ()
+
+
+@pytest.mark.parametrize(("kind", "case"), REFUSED, ids=str)
+def test_bad_specs_are_refused_with_advice(kind: type, case: Case) -> None:
+    said = complaints(kind, case)
+    assert said
+    assert case.advises in said
+    assert case.advises in " ".join(MODULES[kind].ADMISSION.review(obj(case), None).errors)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_good_changes_are_taken(change: Change) -> None:
+    new, old = obj(change.new, change.status), obj(change.old, change.status)
+    assert resource.ADMISSION.review(new, old).errors == ()
+
+
+@pytest.mark.parametrize(("kind", "change"), REFUSED_OF_ALL, ids=str)
+def test_bad_changes_are_refused_with_advice(kind: type, change: Change) -> None:
+    review = MODULES[kind].ADMISSION.review
+    new, old = obj(change.new, change.status), obj(change.old, change.status)
+    (said,) = review(new, old).errors
+    assert change.advises in said
+    assert review(new, None).errors == (), "it may be created so"
+    assert review(new, new).errors == (), "and stay so"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parse", "refused", "changes", "least"),
+    [
+        (
+            resource.API,
+            cluster,
+            cases.REFUSED,
+            [(cluster(one.new, one.status), cluster(one.old, one.status)) for one in REFUSED_CHANGES],
+            120,
+        ),
+        (
+            backup.API,
+            lambda case: EtcdBackup.parse(obj(case)),
+            backup_cases.REFUSED,
+            [(EtcdBackup.parse(obj(one.new)), EtcdBackup.parse(obj(one.old))) for one in backup_cases.REFUSED_CHANGES],
+            15,
+        ),
+    ],
+    ids=["EtcdCluster", "EtcdBackup"],
+)
+def test_every_constraint_of_the_crd_has_a_refused_case(
+    kind: Resource,
+    parse: Any,
+    refused: tuple[Case, ...],
+    changes: list[tuple[CustomResource[Any], CustomResource[Any]]],
+    least: int,
+) -> None:
+    wanted, unproven = uncovered(kind, parse, refused, changes)
+    assert unproven == set()
+    assert len(wanted) > least
+
+
+@pytest.mark.parametrize(("kind", "case"), ACCEPTED, ids=str)
+def test_every_accepted_case_breaks_nothing_that_the_schema_says(kind: type, case: Case) -> None:
+    """Or else the cases above prove less than they seem to."""
+    assert list(broken_constraints(spec_schema(MODULES[kind].API), case.whole_spec, "spec")) == []
+
+
+@pytest.mark.parametrize("module", [resource, backup], ids=lambda module: module.API.kind.name)
+def test_the_committed_crd_and_page_are_the_generated_ones(module: Any) -> None:
+    committed = ROOT / f"charts/etcd-operator/files/crds/{module.API.kind.plural}.yaml"
+    assert committed.read_text() == to_yaml(module.API), "run: make manifests"
+    assert to_markdown(module.API).removeprefix(HEADER) in (ROOT / "docs/reference/etcd.md").read_text(), (
+        "run: make manifests"
+    )
+
+
+def test_constraints_are_found_where_they_stand() -> None:
+    """Or else the coverage above could be of nothing."""
+    wanted = constraints(spec_schema(resource.API))
+    assert ("spec.backup.destination.s3.bucket", "minLength") in wanted
+    assert ("spec.tls.client.auth", "enum") in wanted
+    assert any(path == "spec" and "oldSelf.storage.medium" in keyword for path, keyword in wanted)
+
+
+def recorded(**status: Any) -> EtcdCluster:
+    return EtcdCluster.parse({**obj(Case("", base=cases.BASE)), "status": status})
+
+
+def test_what_the_status_records_is_read_from_it() -> None:
+    seen = recorded(
+        clusterID="00000000000000ff",
+        version="3.5.35",
+        phase="Running",
+        members=[
+            {"name": "demo-0", "id": "8000000000000001", "volume": "u-1", "version": "3.5.35"},
+            {"name": "demo-1"},
+        ],
+    )
+    assert seen.recorded_cluster_id == 255
+    assert seen.recorded_members == (RecordedMember("demo-0", 1 << 63 | 1, "u-1"), RecordedMember("demo-1", 0, ""))
+    assert seen.recorded_version == Version(3, 5, 35)
+    assert seen.phase == "Running"
+
+
+def test_a_new_resource_has_recorded_nothing() -> None:
+    seen = recorded()
+    assert (seen.recorded_cluster_id, seen.recorded_members, seen.recorded_version, seen.phase) == (0, (), None, "")
+
+
+def test_an_id_stands_in_the_status_as_etcd_writes_it() -> None:
+    schema = to_yaml(resource.API)
+    assert schema.count("pattern: ^[0-9a-f]{16}$") == 3
+
+
+def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:
+    with pytest.raises(InvalidSpec, match=r"spec.version: 'latest' is no version of etcd; give it, such as 3\.6\.16"):
+        EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd:latest"}})
+    with pytest.raises(InvalidSpec, match=r"spec\.version: is missing, and no image tells it by its tag"):
+        EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd"}})

@@ -1,0 +1,73 @@
+"""What the operator sees of the least world (`abstract.World`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Members, Status
+from operators.etcd.objects import resources
+from operators.etcd.observe import Observed, Place
+from operators.etcd.observer import with_members
+from shared.kubernetes.client import Obj
+from shared.kubernetes.pods import Pod
+from tests.unit.etcd.world import CLUSTER_ID, UID
+
+if TYPE_CHECKING:
+    from tests.unit.etcd.membership.abstract import Disk, Server, World
+
+
+def observe(world: World) -> Observed:
+    """As the observer gathers it: those that are hidden are places with no answer."""
+    world.elect()
+    resource = world.resource
+    replicas = world.stateful_set["spec"]["replicas"] if world.stateful_set else 0
+    numbers = sorted({*range(max(world.size, replicas)), *world.pods, *world.disks})
+    places = tuple(_place(world, resource, number) for number in numbers)
+    answering = [place for place in places if place.status]
+    found = Observed(world.stateful_set, places, cluster_id=CLUSTER_ID if answering else 0)
+    voices = [place for place in answering if place.status and place.status.leader and not place.status.learner]
+    if not voices:
+        return found
+    return with_members(resource, found, Members(CLUSTER_ID, tuple(world.members.values())))
+
+
+def _place(world: World, resource: EtcdCluster, number: int) -> Place:
+    pod, disk, name = world.pods.get(number), world.disks.get(number), f"demo-{number}"
+    obj = _pod(world, number, pod) if pod else None
+    said = None
+    if world.serves(number) and number not in world.hidden and disk:
+        member = world.members[disk.member]
+        said = Status(CLUSTER_ID, disk.member, world.leader, "3.6.8", 1, 1, 9, 9, 4096, 4096, member.learner)
+    in_memory = world.medium == "Memory"
+    return Place(
+        number,
+        name,
+        pod=Pod.of(obj) if obj else None,
+        pod_obj=obj,
+        volume=None if disk is None or in_memory else _volume(number, disk),
+        status=said,
+        disk=disk.uid if disk and (pod or not in_memory) else "",
+        recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
+        barren=bool(pod and pod.barren),
+    )
+
+
+def _pod(world: World, number: int, pod: Server) -> Obj:
+    ready = world.serves(number) and world.has_quorum and world.votes(number)
+    state = {"running": {}} if world.serves(number) else {"terminated": {"message": ""}}
+    metadata = {**pod.template["metadata"], "name": f"demo-{number}", "namespace": "default", "uid": pod.uid}
+    metadata["creationTimestamp"] = pod.made.isoformat()
+    if pod.leaving:
+        metadata["deletionTimestamp"] = pod.made.isoformat()
+    reported = {"conditions": [{"type": "Ready", "status": str(ready)}], "podIP": "10.0.0.1"}
+    reported["containerStatuses"] = [{"name": "etcd", "state": state, "ready": ready}]
+    return {"kind": "Pod", "metadata": metadata, "spec": pod.template["spec"], "status": reported}
+
+
+def _volume(number: int, disk: Disk) -> Obj:
+    metadata: Obj = {"name": f"data-demo-{number}", "namespace": "default", "uid": disk.uid}
+    metadata["labels"] = {resources.CLUSTER_UID: UID}
+    if disk.leaving:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata}

@@ -1,0 +1,157 @@
+"""Whatever fails, and whenever: no step of ours costs the quorum or data, and once nothing fails all is as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, event, example, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.etcd.membership.abstract import World, numbers
+from tests.unit.etcd.membership.abstract_view import observe
+
+NUMBERS = st.integers(0, 4)
+
+EVENTS = st.one_of(
+    st.tuples(st.just("reconcile")),
+    st.tuples(st.just("reconcile")),
+    st.tuples(st.just("turn")),
+    st.tuples(st.just("turn")),
+    st.tuples(st.just("crash"), st.integers(0, 3)),
+    st.tuples(st.just("resize"), st.integers(1, 5)),
+    st.tuples(st.just("change")),
+    st.tuples(st.just("away"), NUMBERS),
+    st.tuples(st.just("back"), NUMBERS),
+    st.tuples(st.just("kill"), NUMBERS),
+    st.tuples(st.just("lose"), NUMBERS),
+    st.tuples(st.just("wipe"), NUMBERS),
+    st.tuples(st.just("break"), NUMBERS),
+    st.tuples(st.just("mend"), NUMBERS),
+    st.tuples(st.just("hide"), NUMBERS),
+    st.tuples(st.just("show")),
+)
+
+
+def happen(world: World, what: str, *values: int) -> None:
+    happenings: dict[str, Callable[..., object]] = {
+        "reconcile": world.reconcile,
+        "crash": lambda after: world.reconcile(crash_after=after),
+        "turn": world.turn,
+        "resize": world.resize,
+        "change": world.change,
+        "away": lambda number: world.leave(number, away=True),
+        "back": lambda number: world.leave(number, away=False),
+        "kill": world.kill,
+        "lose": world.lose,
+        "wipe": world.wipe,
+        "break": world.broken.add,
+        "mend": world.broken.discard,
+        "hide": world.hidden.add,
+        "show": world.hidden.clear,
+    }
+    happenings[what](*values)
+
+
+def told(world: World) -> str:
+    made = world.reconcile()
+    return f"{made.verdict.reason}: {made.verdict.message}" if made else "refused"
+
+
+def wanted(world: World) -> bool:
+    return numbers(world.voters, world) == list(range(world.size)) == numbers(world.up, world)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(
+    size=st.integers(1, 5),
+    medium=st.sampled_from(["Volume", "Volume", "Memory"]),
+    events=st.lists(EVENTS, max_size=40),
+)
+@example(size=3, medium="Volume", events=[("lose", 0), ("turn",), ("reconcile",), ("away", 1), ("reconcile",)])
+@example(size=3, medium="Volume", events=[("resize", 1), ("reconcile",), ("away", 0), ("reconcile",), ("turn",)])
+def test_whatever_fails_nothing_is_lost_by_us_and_all_becomes_as_wanted(
+    size: int, medium: str, events: list[tuple[Any, ...]]
+) -> None:
+    world = World(size=size, medium=medium)
+    assert world.settle() is not None, "it is created"
+    assert wanted(world)
+    for happening in events:
+        happen(world, *happening)
+    world.heal()
+    if medium == "Memory":
+        world.size = max(world.size, 3)  # the only member in memory is never restarted
+    assume(world.can_recover)
+    for what in world.counts:
+        event(what)
+    made = world.settle()
+    assert made is not None, f"it never became as wanted: {told(world)}"
+    assert wanted(world)
+    assert {place.number for place in observe(world).places if place.volume or place.pod} == set(range(world.size))
+    before = (world.counts.copy(), world.status, world.stateful_set)
+    world.reconcile()
+    assert before == (world.counts, world.status, world.stateful_set), "and then it rests"
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 5, 3, 1), (3, 5, 3, 1), (2, 4, 1), (5, 1, 5)])
+def test_sizes_are_followed_up_and_down_and_changed_midway(sizes: tuple[int, ...]) -> None:
+    for patience in range(12):
+        world = World(size=sizes[0])
+        for size in sizes:
+            world.resize(size)
+            world.settle(turns=patience)
+        assert world.settle() is not None
+        assert wanted(world)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_a_change_restarts_every_member_once(size: int) -> None:
+    world = World(size=size)
+    world.settle()
+    world.change()
+    assert world.settle() is not None
+    assert world.counts["voters restarted"] == size
+    assert world.counts.get("leader moved", 0) == (size > 1), "the leader is the last"
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_in_memory_a_change_lets_every_member_leave_and_rejoin(size: int) -> None:
+    world = World(size=size, medium="Memory")
+    world.settle()
+    world.counts.clear()
+    world.change()
+    assert world.settle() is not None
+    assert world.counts["voters removed"] == world.counts["learners promoted"] == size
+
+
+def test_in_memory_the_only_member_is_not_restarted() -> None:
+    world = World(size=1, medium="Memory")
+    world.settle()
+    world.change()
+    assert world.settle(turns=10) is None
+    made = world.reconcile()
+    assert made is not None
+    assert made.verdict.reason == "UpgradeHeld"
+    assert "Let spec.size be 3" in made.verdict.message
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_lost_member_is_replaced_whichever_it_is(seed: int) -> None:
+    world = World()
+    world.settle()
+    former = world.disks[seed].member
+    world.lose(seed)
+    assert world.settle() is not None
+    assert world.disks[seed].member not in (0, former), "a member of its own, not the one that forgot"
+
+
+def test_with_a_majority_of_disks_lost_nothing_is_done() -> None:
+    world = World()
+    world.settle()
+    world.lose(0)
+    world.lose(1)
+    before = dict(world.members)
+    assert world.settle(turns=20) is None
+    assert world.members == before
+    assert world.disks[2].member in before

@@ -1,0 +1,133 @@
+"""The members' pod: what a change of it restarts, and what it does not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Member
+from operators.etcd.membership import bootstrap
+from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
+from operators.etcd.objects import pod as template
+from operators.etcd.objects import resources
+from operators.etcd.security.secrets import Secrets
+from shared.kubernetes.client import Obj
+from tests.unit.etcd.objects.test_golden import GOLDEN
+from tests.unit.etcd.world import SETTINGS, cluster
+
+JOINING = Joining(1, (Member(1, "demo-0", ("http://demo-0.demo.default.svc:2380",)),))
+
+
+def pod(resource: EtcdCluster, begins: Start | None = None, secrets: Secrets | None = None) -> Obj:
+    own = resources.owner(resource, SETTINGS.operator)
+    image = resource.image_reference(SETTINGS.image_repository)
+    return template.pod(resource, own, image, begins or Closed(), secrets or Secrets())
+
+
+def annotation(made: Obj) -> str:
+    return str(made["metadata"]["annotations"][template.TEMPLATE])
+
+
+@pytest.mark.parametrize("begins", [New(), JOINING])
+def test_how_a_member_may_start_is_no_reason_to_restart_one_that_runs(begins: Start) -> None:
+    closed, other = pod(cluster()), pod(cluster(), begins)
+    assert closed != other
+    assert annotation(closed) == annotation(other) == template.digest(closed) == template.digest(other)
+
+
+def leaves(part: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """Paths of all values in a part of a template."""
+    items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for key, value in items:
+        if isinstance(value, dict | list) and value:
+            yield from leaves(value, *path, key)
+        else:
+            yield (*path, key)
+
+
+def everything() -> Obj:
+    *_, stateful_set = yaml.safe_load_all((GOLDEN / "everything" / "objects.yaml").read_text())
+    found: Obj = stateful_set["spec"]["template"]
+    return found
+
+
+@pytest.mark.parametrize("path", list(leaves(everything())), ids=lambda path: ".".join(map(str, path)))
+def test_every_other_change_restarts_members(path: tuple[Any, ...]) -> None:
+    before, after = everything(), copy.deepcopy(everything())
+    *parents, last = path
+    part = after
+    for key in parents:
+        part = part[key]
+    part[last] = "another"
+    untold = path[-1] in (resources.SERVES, template.TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
+    assert (template.digest(before) == template.digest(after)) is untold
+
+
+def test_fields_that_concern_no_member_restart_none() -> None:
+    before = pod(cluster())
+    for change in (
+        {"metrics": {"enabled": False}},
+        {"podDisruptionBudget": {"maxUnavailable": 1}},
+        {"defragmentation": {"schedule": "0 3 * * *"}},
+        {"auth": {"rootSecretName": "root"}},
+        {"backup": {"schedule": "0 3 * * *", "destination": {"volume": {"claimName": "backups"}}}},
+    ):
+        assert pod(cluster(**change)) == before
+    assert pod(cluster(5)) == before, "a cluster that grows restarts nobody"
+
+
+def test_a_learner_is_shown_to_no_client() -> None:
+    assert pod(cluster())["metadata"]["labels"][resources.SERVES] == resources.CLIENTS
+    assert resources.SERVES not in pod(cluster(), JOINING)["metadata"]["labels"]
+
+
+def test_a_new_authority_restarts_members_and_is_mounted_under_its_own_key() -> None:
+    secure = cluster(tls={"mode": "self"})
+    one, other = (pod(secure, secrets=Secrets(digest=d, authority_key=f"ca-{d}.crt")) for d in ("a", "b"))
+    assert annotation(one) != annotation(other)
+    for volume in one["spec"]["volumes"]:
+        assert {"key": "ca-a.crt", "path": "ca.crt"} in volume["secret"]["items"]
+
+
+def test_the_operators_own_labels_and_annotations_win() -> None:
+    made = pod(cluster(labels={"team": "shop"}, annotations={"a": "b"}))
+    assert made["metadata"]["labels"]["team"] == "shop"
+    assert made["metadata"]["annotations"]["a"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("version", "ready", "alive"),
+    [
+        ("3.4.13", "/health", None),
+        ("3.4.20", "/health?exclude=NOSPACE", None),
+        ("3.4.29", "/health?exclude=NOSPACE", "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"),
+        ("3.5.2", "/health?exclude=NOSPACE", None),
+        ("3.7.3", "/health?exclude=NOSPACE", "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"),
+    ],
+)
+def test_no_probe_kills_a_member_for_what_no_restart_mends(version: str, ready: str, alive: str | None) -> None:
+    """A quorum that is lost, a quota that is used up, another member's data: of these a member does not die."""
+    (container,) = pod(cluster(version=version))["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == ready
+    for probe in ("startupProbe", "livenessProbe"):
+        asked = container[probe]
+        assert asked.get("httpGet", {}).get("path") == alive
+        assert ("tcpSocket" in asked) is (alive is None)
+
+
+def test_a_leader_has_time_to_hand_over_however_slow_elections_are() -> None:
+    def grace(**spec: Any) -> int:
+        return int(pod(cluster(**spec))["spec"]["terminationGracePeriodSeconds"])
+
+    assert grace() == 32
+    assert grace(heartbeatInterval=5000, electionTimeout=50000) == 130
+
+
+def test_data_in_memory_has_the_size_that_was_asked_for() -> None:
+    (volume,) = pod(cluster(storage={"medium": "Memory", "size": "512Mi"}))["spec"]["volumes"]
+    assert volume == {"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "512Mi"}}

@@ -1,0 +1,127 @@
+"""Pods that do something for a cluster and end: those that take a snapshot, and those that make data of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from operators.etcd.objects.command_line import DATA_DIRECTORY
+from shared.kubernetes.client import Obj
+from shared.testing.kubelet.kubelet import Exit, Fate
+from tests.unit.etcd.simulation.raft import Cluster, Disk
+
+if TYPE_CHECKING:
+    from tests.unit.etcd.simulation.database import FakeEtcd
+
+BUMP = 1_000_000_000
+
+
+class Failed(Exception):
+    """The work is not done.
+
+    Args:
+        container: in which.
+        reason: in one word.
+    """
+
+    def __init__(self, container: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.container = container
+        self.reason = reason
+
+
+def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Fate:
+    """They do what they are for at once."""
+    spec = pod["spec"]
+    names = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
+    try:
+        said = _seal(etcd, pod, claims) if "seal" in names else _snapshot(etcd, pod)
+    except Failed as failed:
+        before = names[: names.index(failed.container)]
+        message = json.dumps({"reason": failed.reason, "message": str(failed)})
+        return Fate(exits={**dict.fromkeys(before, Exit()), failed.container: Exit(1, message)})
+    return Fate(exits={**dict.fromkeys(names, Exit()), names[-1]: Exit(0, json.dumps(said))})
+
+
+def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
+    """Takes one of a member."""
+    flags = _flags(pod, "snapshot")
+    name = (urlsplit(flags["endpoint"]).hostname or "").partition(".")[0]
+    found = [process for process in etcd.running if process.pod == name and process.serves and not process.hangs]
+    if not found:
+        raise Failed("snapshot", "MemberUnreachable", f"{name} cannot be reached.")
+    disk = etcd.disks[found[0].command.disk]
+    cluster = etcd.clusters[disk.cluster]
+    etcd.snapshots[flags["file"]] = cluster.revision
+    version = found[0].command.version
+    return {
+        "file": flags["file"],
+        "size": 20512,
+        "sha256": "0" * 64,
+        "revision": cluster.revision,
+        "version": f"{version.major}.{version.minor}.0",
+        "cluster_id": f"{cluster.id:016x}",
+        "member": name,
+        "taken": "2026-01-01T00:00:00Z",
+        "cluster": f"{flags['namespace']}/{flags['cluster']}",
+        "cluster_uid": flags["cluster-uid"],
+        "backup": flags["backup"],
+        "scheduled": "scheduled" in flags,
+    }
+
+
+def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
+    """Makes data of a snapshot, or of what the disk itself holds."""
+    fetch, restore, seal = (_flags(pod, name) for name in ("fetch", "restore", "seal"))
+    [claim] = [claims[volume["name"]] for volume in _mounts(pod) if DATA_DIRECTORY.startswith(volume["mountPath"])]
+    home, token = claim["metadata"]["uid"], seal["token"]
+    disk = etcd.disks.setdefault(home, Disk(claim["metadata"]["name"]))
+    url = restore["initial-advertise-peer-urls"]
+    if "salvage" in fetch:
+        return _recovered(etcd, disk, home, token, url, restore["initial-cluster-token"])
+    if fetch["file"] not in etcd.snapshots:
+        raise Failed("fetch", "SnapshotMissing", f"{fetch['file']} is not there.")
+    if disk.restored != token:
+        if disk.member:
+            raise Failed("seal", "DataInTheWay", "The volume holds data already: nothing was restored.")
+        etcd.guard.may_restore(disk, restore["initial-cluster-token"])
+        cluster = etcd.found(url, restore["initial-cluster-token"], home)
+        _restored(etcd, cluster, disk, token, etcd.snapshots[fetch["file"]])
+    return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
+
+
+def _recovered(etcd: FakeEtcd, disk: Disk, home: str, token: str, url: str, cluster_token: str) -> Obj:
+    if disk.restored != token:
+        if not disk.member:
+            raise Failed("fetch", "SnapshotMissing", "The volume has no data/member/snap/db.")
+        etcd.guard.may_recover(etcd, disk)
+        former = etcd.clusters[disk.cluster]
+        former.former = True
+        disk.corrupt = False
+        _restored(etcd, etcd.found(url, cluster_token, home), disk, token, former.revision)
+    return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
+
+
+def _restored(etcd: FakeEtcd, cluster: Cluster, disk: Disk, token: str, revision: int) -> None:
+    cluster.revision, cluster.bumped = revision + BUMP, True
+    cluster.compacted = cluster.revision
+    disk.restored = token
+    etcd.done["restores"] += 1
+
+
+def _containers(pod: Obj) -> list[Obj]:
+    return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+
+
+def _mounts(pod: Obj) -> list[Obj]:
+    found: list[Obj] = pod["spec"]["containers"][0]["volumeMounts"]
+    return found
+
+
+def _flags(pod: Obj, name: str) -> dict[str, str]:
+    """The flags of a container."""
+    [container] = [container for container in _containers(pod) if container["name"] == name]
+    pairs = (text[2:].partition("=") for text in container["args"] if text.startswith("--"))
+    return {flag: value for flag, _, value in pairs}

@@ -1,0 +1,276 @@
+"""One member's server as the operator reaches it: what etcd answers, and how it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from operators.etcd.client.server import (
+    Access,
+    Alarm,
+    Denied,
+    Endpoint,
+    HashKV,
+    Member,
+    Members,
+    NoLeader,
+    NoSuchMember,
+    NotInSync,
+    Progress,
+    Refused,
+    Status,
+    Unauthenticated,
+    Unhealthy,
+    Unreachable,
+)
+from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, Seat, identity, seat_of
+
+if TYPE_CHECKING:
+    from tests.unit.etcd.simulation.database import FakeEtcd, Process
+
+MAX_LEARNERS = 1
+PAGE = 512
+
+
+class FakeServer:
+    """`operators.etcd.client.server.Server` for a member of `FakeEtcd`."""
+
+    def __init__(self, etcd: FakeEtcd, endpoint: Endpoint, access: Access) -> None:
+        self._etcd = etcd
+        self._endpoint = endpoint
+        self._access = access
+
+    async def status(self) -> Status:
+        process, disk, cluster = self._served(learner=True)
+        leader = cluster.leader if self._etcd.has_quorum(cluster) else 0
+        version, raft = str(process.command.version), (cluster.term, disk.index, disk.index)
+        if cluster.auth and not leader:
+            raise NoLeader(f"{self._endpoint.name} lets nobody in: only a quorum gives a token")
+        self._authenticate(cluster)
+        seat = seat_of(cluster.seats_at(disk.index), disk.member)
+        return Status(
+            cluster.id,
+            disk.member,
+            leader,
+            version,
+            cluster.revision,
+            *raft,
+            db_size=disk.size,
+            db_in_use=min(disk.size, cluster.in_use),
+            learner=seat is None or seat.learner,
+            errors=tuple(f"memberID:{member} alarm:{kind} " for member, kind in sorted(cluster.alarms)),
+        )
+
+    async def members(self) -> Members:
+        _, _, cluster = self._led()
+        return Members(cluster.id, tuple(_member(cluster, seat) for seat in cluster.now))
+
+    async def remembered_members(self) -> Members:
+        _, disk, cluster = self._served()
+        return Members(cluster.id, tuple(_member(cluster, seat) for seat in cluster.seats_at(disk.index)))
+
+    async def progress(self) -> Progress:
+        _, disk, cluster = self._reached()
+        return Progress(disk.member, disk.index, cluster.revision)
+
+    async def is_compacted(self, revision: int) -> bool:
+        _, _, cluster = self._served()
+        self._authenticate(cluster)
+        return cluster.compacted >= revision
+
+    async def alarms(self) -> tuple[Alarm, ...]:
+        _, _, cluster = self._led()
+        return tuple(Alarm(member, kind) for member, kind in sorted(cluster.alarms))
+
+    async def cluster_version(self) -> str:
+        _, _, cluster = self._served(learner=True)
+        if cluster.version is None:
+            return ""
+        return f"{cluster.version[0]}.{cluster.version[1]}.0"
+
+    async def add_learner(self, peer_url: str) -> Member:
+        cluster = self._changing()
+        if any(seat.url == peer_url for seat in cluster.now):
+            raise Refused("etcdserver: Peer URLs already exists")
+        if sum(seat.learner for seat in cluster.now) >= MAX_LEARNERS:
+            raise Refused("etcdserver: too many learner members in cluster")
+        if self._active(cluster) < len(_voters(cluster)):
+            raise Unhealthy("etcdserver: unhealthy cluster")
+        seat = Seat(identity(peer_url, cluster.id, cluster.index), peer_url, learner=True)
+        self._done("learners added")
+        self._etcd.change(cluster, (*cluster.now, seat), f"the operator adds a learner at {peer_url}")
+        return _member(cluster, seat)
+
+    async def promote(self, member_id: int) -> None:
+        cluster = self._changing()
+        seat = seat_of(cluster.now, member_id)
+        if seat is None:
+            raise NoSuchMember("etcdserver: member not found")
+        if not seat.learner:
+            raise Refused("etcdserver: can only promote a learner member")
+        process = self._etcd.process_of(cluster, member_id)
+        if process is None or self._etcd.disks[process.command.disk].index < 0.9 * cluster.index:
+            raise NotInSync("etcdserver: can only promote a learner member which is in sync with leader")
+        self._done("learners promoted")
+        seats = tuple(other._replace(learner=False) if other == seat else other for other in cluster.now)
+        self._etcd.change(cluster, seats, f"the operator promotes {cluster.names.get(member_id)}")
+
+    async def remove(self, member_id: int) -> None:
+        cluster = self._changing()
+        seat = seat_of(cluster.now, member_id)
+        if seat is None:
+            raise NoSuchMember("etcdserver: member not found")
+        if not seat.learner:
+            voters = _voters(cluster)
+            others = [voter for voter in voters if voter.id != member_id]
+            if sum(voter.id in cluster.names for voter in others) < len(others) // 2 + 1:
+                raise Unhealthy("etcdserver: re-configuration failed due to not enough started members")
+            runs = self._etcd.process_of(cluster, member_id) is not None
+            if runs and self._active(cluster) - 1 < 1 + (len(voters) - 1) // 2:
+                raise Unhealthy("etcdserver: unhealthy cluster")
+            self._etcd.guard.may_remove(self._etcd, cluster, member_id)
+        self._done("members removed")
+        seats = tuple(other for other in cluster.now if other != seat)
+        self._etcd.change(cluster, seats, f"the operator removes {cluster.names.get(member_id, seat.url)}")
+
+    async def move_leader(self, to: int) -> None:
+        _, disk, cluster = self._served()
+        self._authenticate(cluster)
+        if disk.member != cluster.leader:
+            raise Refused("etcdserver: not leader")
+        seat = seat_of(cluster.now, to)
+        if seat is None or seat.learner:
+            raise Refused("etcdserver: bad leader transferee")
+        if to not in self._etcd.voting(cluster):
+            raise Unreachable(f"{self._endpoint.name} gave no answer: leader transfer took too long")
+        if to != cluster.leader:
+            cluster.leader, cluster.term = to, cluster.term + 1
+        self._etcd.settle(f"the operator moves leadership to {cluster.names.get(to)}")
+
+    async def disarm(self, alarm: Alarm) -> None:
+        _, _, cluster = self._led()
+        cluster.alarms.discard((alarm.member_id, alarm.kind))
+        self._etcd.settle(f"the operator disarms {alarm.kind}")
+
+    async def compact(self, revision: int) -> None:
+        _, _, cluster = self._served()
+        if not self._etcd.has_quorum(cluster):
+            raise NoLeader("context deadline exceeded")
+        self._authenticate(cluster)
+        if revision > cluster.revision:
+            raise Refused("etcdserver: mvcc: required revision is a future revision")
+        cluster.compacted = max(cluster.compacted, revision)
+        cluster.in_use = SMALL
+
+    async def defragment(self) -> None:
+        _, disk, cluster = self._served()
+        self._authenticate(cluster)
+        disk.size = max(SMALL, min(disk.size, cluster.in_use))
+
+    async def hash_kv(self, revision: int = 0) -> HashKV:
+        _, disk, cluster = self._served()
+        self._authenticate(cluster)
+        at = revision or cluster.revision
+        return HashKV(identity(cluster.id, at, disk.member if disk.corrupt else 0), at, cluster.compacted or -1)
+
+    async def snapshot(self) -> AsyncGenerator[bytes, None]:
+        _, disk, cluster = self._served()
+        self._authenticate(cluster)
+        text = json.dumps({"cluster": cluster.id, "index": disk.index, "revision": cluster.revision}).encode()
+        body = text.ljust(PAGE * 2)
+        yield body[:PAGE]
+        yield body[PAGE:] + hashlib.sha256(body).digest()
+
+    async def auth_enabled(self) -> bool:
+        _, _, cluster = self._served()
+        return cluster.auth
+
+    async def authenticate(self) -> None:
+        _, _, cluster = self._led()
+        self._authenticate(cluster)
+
+    async def enable_auth(self, user: str, password: str) -> None:
+        cluster = self._changing()
+        if not cluster.auth:
+            cluster.password, cluster.auth = password, True
+            self._done("auth enabled")
+
+    async def disable_auth(self) -> None:
+        cluster = self._changing()
+        cluster.auth = False
+
+    async def change_password(self, user: str, password: str) -> None:
+        cluster = self._changing()
+        cluster.password = password
+
+    async def aclose(self) -> None:
+        pass
+
+    # How far a request comes.
+
+    def _reached(self) -> tuple[Process, Disk, Cluster]:
+        """The process at the address.
+
+        Raises:
+            Unreachable: nothing answers there, or it does not speak as the operator does.
+        """
+        etcd, endpoint = self._etcd, self._endpoint
+        found = [process for process in etcd.running if process.address == endpoint.address]
+        if etcd.cut_off or not endpoint.address or not found or found[0].hangs:
+            raise Unreachable(f"{endpoint.name} cannot be reached")
+        process = found[0]
+        disk = etcd.disks[process.command.disk]
+        return process, disk, etcd.clusters[disk.cluster]
+
+    def _served(self, *, learner: bool = False) -> tuple[Process, Disk, Cluster]:
+        """The same, where it serves clients.
+
+        Args:
+            learner: whether a learner does, too.
+        """
+        process, disk, cluster = self._reached()
+        if process.command.tls != bool(self._access.authority):
+            raise Unreachable(f"{self._endpoint.name}: TLS {'is' if process.command.tls else 'is not'} spoken here")
+        if process.command.asks_certificate and self._access.pair is None:
+            raise Unreachable(f"{self._endpoint.name}: tls: client didn't provide a certificate")
+        if not process.serves:
+            raise Unreachable(f"{self._endpoint.name}: connection refused")
+        seat = seat_of(cluster.seats_at(disk.index), disk.member)
+        if not learner and (seat is None or seat.learner):
+            raise Refused("etcdserver: rpc not supported for learner")
+        return process, disk, cluster
+
+    def _led(self) -> tuple[Process, Disk, Cluster]:
+        process, disk, cluster = self._served()
+        if not self._etcd.has_quorum(cluster):
+            raise Unreachable(f"{self._endpoint.name} gave no answer: it is without a quorum")
+        return process, disk, cluster
+
+    def _changing(self) -> Cluster:
+        _, _, cluster = self._led()
+        self._authenticate(cluster)
+        return cluster
+
+    def _authenticate(self, cluster: Cluster) -> None:
+        if not cluster.auth:
+            return
+        if not self._access.user:
+            raise Unauthenticated("etcdserver: user name is empty")
+        if self._access.password != cluster.password:
+            raise Denied("etcdserver: authentication failed, invalid user ID or password")
+
+    def _active(self, cluster: Cluster) -> int:
+        return sum(self._etcd.process_of(cluster, voter.id) is not None for voter in _voters(cluster))
+
+    def _done(self, what: str) -> None:
+        self._etcd.done[what] += 1
+
+
+def _voters(cluster: Cluster) -> list[Seat]:
+    return [seat for seat in cluster.now if not seat.learner]
+
+
+def _member(cluster: Cluster, seat: Seat) -> Member:
+    return Member(seat.id, cluster.names.get(seat.id, ""), (seat.url,), seat.learner)

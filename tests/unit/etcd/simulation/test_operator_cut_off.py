@@ -1,0 +1,41 @@
+"""Hard test 9 in memory: an operator that reaches no member of a healthy cluster does nothing that could hurt it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
+from shared.status import conditions
+from shared.testing.harness.scenario import Step, later, untold
+from shared.testing.harness.scenario_runner import Play, World
+from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, gone, member
+
+HARMFUL = {POD.name, PERSISTENT_VOLUME_CLAIM.name, STATEFUL_SET.name}
+
+WISHES = {
+    "more members": cluster(5),
+    "fewer members": cluster(1),
+    "another version": cluster(3, NEW),
+    "other arguments": cluster(3, extraArgs=["--max-txn-ops=256"]),
+    "a pod is gone": gone(POD, member(1)),
+    "much time passes": untold(later(7200)),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES.values(), ids=WISHES)
+async def test_an_operator_that_is_cut_off_takes_nothing_away(wish: Step) -> None:
+    play = Play(World(ETCD))
+    await play.go((cluster(3, MIDDLE), cut_off()))
+    play.world.server.log.reset()
+    before = play.world.database.counts().copy()
+    await play.go((wish, untold(later(60)), untold(later(600))))
+    deleted = [write for write in play.world.server.log.writes() if write.verb == "DELETE" and write.kind in HARMFUL]
+    assert not deleted
+    assert play.world.database.counts() == before, "no member was added, promoted or removed"
+    [kept] = play.stage.find(STATEFUL_SET)
+    assert kept["spec"]["replicas"] == 3
+    [found] = play.stage.find()
+    assert conditions.condition(found, conditions.READY)["status"] == "False"
+    await play.go((cut_off(off=False),))
+    [found] = play.stage.find()
+    assert conditions.condition(found, conditions.READY)["reason"] == "Ready"

@@ -1,0 +1,267 @@
+"""What members need around them: Secrets before pods, budgets that fit, and volumes that grow."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from operators.etcd.objects import resources
+from operators.etcd.observe import Observed, Place
+from operators.etcd.security.secrets import Secrets
+from operators.etcd.steps import provisioning
+from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
+from shared.kubernetes.secrets import AGAIN, Problem
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step, WriteSecret
+from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
+from tests.unit.etcd.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
+
+HOUR = timedelta(hours=1)
+
+# Budgets.
+
+
+def budget(spec: Obj) -> Obj:
+    return {"metadata": {"name": "demo", "uid": "b-1"}, "spec": spec}
+
+
+def test_a_budget_that_nobody_asks_for_any_more_goes() -> None:
+    resource, found = cluster(1), budget({"maxUnavailable": 1})
+    step = provisioning.keep_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
+    (action,) = step.actions
+    assert isinstance(action, Delete)
+    assert provisioning.keep_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
+
+
+def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
+    resource = cluster(podDisruptionBudget={"minAvailable": 2})
+    (action,) = provisioning.keep_disruption_budget(
+        SETTINGS, resource, Observed(disruption_budget=budget({"maxUnavailable": 1})), NOW
+    ).actions
+    assert isinstance(action, Delete), "Kubernetes takes one of the two only"
+    (action,) = provisioning.keep_disruption_budget(
+        SETTINGS, resource, Observed(disruption_budget=budget({"minAvailable": 1})), NOW
+    ).actions
+    assert isinstance(action, Apply)
+
+
+# Secrets.
+
+
+def keep(vault: Vault, found: Observed) -> Step:
+    found = replace(found, secrets=vault.judged())
+    return provisioning.keep_secrets(SETTINGS, vault.resource, found, vault.now)
+
+
+def test_no_pod_is_made_before_its_certificates() -> None:
+    vault = Vault()
+    step = keep(vault, Observed())
+    assert (step.progress, step.reason) == (Progress.WAITING, "IssuingCertificates")
+    assert step.message == "Certificates are made: there is no authority yet."
+    assert all(isinstance(action, WriteSecret) for action in step.actions)
+
+
+def test_certificates_that_are_not_due_ask_for_nothing_but_a_look_in_time() -> None:
+    vault = Vault()
+    vault.settle()
+    assert keep(vault, Observed()) == PASS
+    vault.now = vault.leaf(PEER).ends - 30 * timedelta(days=1) - timedelta(minutes=10)
+    assert keep(vault, Observed()) == Step(requeue=600.0)
+
+
+def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
+    vault = Vault()
+    vault.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY}, "data": {}}
+    step = keep(vault, Observed())
+    assert (step.progress, step.reason, step.actions) == (Progress.STALLED, "NotOurs", ())
+
+
+def test_where_nobody_asks_for_certificates_none_are_made() -> None:
+    given: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "a"}, "client": {"secretName": "b"}}}
+    for spec in ({}, given):
+        assert provisioning.keep_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
+
+
+def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
+    resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours"}})
+    step = provisioning.keep_secrets(SETTINGS, resource, Observed(), NOW)
+    assert step.progress is Progress.DONE
+    assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 3
+
+
+def started(digests: list[str], template: str | None) -> Observed:
+    pods = [
+        Place(n, f"demo-{n}", pod_obj={"metadata": {"annotations": {resources.SECRETS: digest}}})
+        for n, digest in enumerate(digests)
+    ]
+    annotations = {"annotations": {resources.SECRETS: template}}
+    made: Obj | None = {"spec": {"template": {"metadata": annotations}}} if template is not None else None
+    return Observed(stateful_set=made, places=(*pods, Place(7, "demo-7")))
+
+
+@pytest.mark.parametrize(
+    ("digests", "template", "signs"),
+    [
+        (["new", "new", "new"], "new", True),
+        (["new", "old", "new"], "new", False),
+        (["new", "new", "new"], "old", False),
+        (["new", "new", "new"], None, False),
+        (["old", "old", "old"], "old", False),
+        ([], "new", True),
+    ],
+)
+def test_a_new_authority_signs_once_every_pod_was_started_with_it_and_those_to_come_will_be(
+    digests: list[str], template: str | None, signs: bool
+) -> None:
+    vault = Vault()
+    vault.settle()
+    old = vault.judged().digest
+    vault.now = vault.trusted(PEER)[0].begins + timedelta(days=1300)
+    vault.settle()
+    names = {"old": old, "new": vault.judged().digest}
+    vault.now += 25 * HOUR
+    step = keep(vault, started([names[d] for d in digests], None if template is None else names[template]))
+    assert (step.reason == "IssuingCertificates") is signs
+
+
+def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
+    found = Observed(secrets=Secrets(Problem("SecretMissing", "spec.auth: there is no Secret root.")))
+    step = provisioning.require_secrets(cluster(), found, NOW)
+    assert (step.progress, step.reason, step.warning, step.requeue) == (Progress.WAITING, "SecretMissing", True, AGAIN)
+    assert step.message == "spec.auth: there is no Secret root. Nothing was changed."
+
+
+def test_a_certificate_that_ended_is_told_with_its_day() -> None:
+    ends = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    found = Observed(secrets=Secrets(expires={"peers": ends}))
+    assert provisioning.require_secrets(cluster(), found, ends - HOUR) == PASS
+    step = provisioning.require_secrets(cluster(), found, ends)
+    assert step.reason == "SecretInvalid"
+    assert "Secret peers: its certificate ended on 2026-01-01 at 12:00 UTC" in step.message
+
+
+# Volumes.
+
+
+def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str = "Bound") -> Observed:
+    """Members whose claims ask for this; `has`: what they got, if anything else."""
+    resource = cluster(len(sizes))
+    found = seen(resource, *[VOTER] * len(sizes))
+    places = []
+    for place, size in zip(found.places, sizes, strict=True):
+        volume = copy.deepcopy(place.volume)
+        assert volume is not None
+        volume["spec"] = {"resources": {"requests": {"storage": size}}}
+        volume["status"] = {"phase": phase, "capacity": {"storage": has or size}}
+        places.append(replace(place, volume=volume))
+    stateful_set = copy.deepcopy(found.stateful_set)
+    assert stateful_set is not None
+    (claim,) = stateful_set["spec"]["volumeClaimTemplates"]
+    claim["spec"]["resources"]["requests"]["storage"] = template
+    return replace(found, places=tuple(places), stateful_set=stateful_set)
+
+
+def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) -> Step:
+    return provisioning.grow_volumes(cluster(len(found.places), storage={"size": size}, **spec), found, now)
+
+
+def test_each_volume_is_asked_to_grow() -> None:
+    step = grow(world("8Gi", "20Gi", "8Gi"))
+    assert (step.progress, step.reason) == (Progress.UNDERWAY, "GrowingVolumes")
+    patches = [action for action in step.actions if isinstance(action, Patch)]
+    assert [(patch.kind, patch.obj["metadata"]["name"]) for patch in patches] == [
+        (PERSISTENT_VOLUME_CLAIM, "data-demo-0"),
+        (PERSISTENT_VOLUME_CLAIM, "data-demo-2"),
+    ]
+    assert patches[0].change["spec"] == {"resources": {"requests": {"storage": "20Gi"}}}
+    assert patches[0].change["metadata"] == {"annotations": {provisioning.REFUSAL: None}}, "it is no longer true"
+
+
+def test_then_the_stateful_set_is_made_anew_around_its_pods() -> None:
+    step = grow(world("20Gi", "20Gi", "20Gi"))
+    (action,) = step.actions
+    assert isinstance(action, Delete)
+    assert (action.kind, action.orphan, step.progress) == (STATEFUL_SET, True, Progress.WAITING)
+
+
+def test_and_then_the_storage_gives_what_was_asked() -> None:
+    step = grow(world("20Gi", template="20Gi", has="8Gi"))
+    assert (step.reason, step.actions) == ("GrowingVolumes", ())
+    assert step.message == "data-demo-0 of 20Gi: the storage has yet to give it."
+    assert grow(world("20Gi", "20480Mi", template="20Gi")) == PASS
+
+
+def test_the_stateful_set_goes_only_while_the_members_are_known() -> None:
+    found = world("20Gi", "20Gi", "20Gi")
+    assert grow(replace(found, members=None)).actions == ()
+    beginning = cluster(recorded=None, storage={"size": "20Gi"})
+    assert provisioning.grow_volumes(beginning, found, NOW).actions == (), "nobody may begin a second time"
+
+
+def refused(found: Observed, when: datetime, size: str = "20Gi") -> Observed:
+    """As the executor notes it."""
+    step = grow(found, size, when)
+    places = []
+    for place in found.places:
+        volume = copy.deepcopy(place.volume)
+        assert volume is not None
+        for action in step.actions:
+            if isinstance(action, Patch) and action.obj["metadata"]["name"] == volume["metadata"]["name"]:
+                assert action.noted is not None
+                key, beginning = action.noted
+                volume["metadata"]["annotations"] = {key: f"{beginning}: its class does not allow it"}
+        places.append(replace(place, volume=volume))
+    return replace(found, places=tuple(places))
+
+
+def test_volumes_that_cannot_grow_are_told_and_hold_nothing_up() -> None:
+    step = grow(refused(world("8Gi", "8Gi", "8Gi"), NOW))
+    assert (step.progress, step.reason, step.warning, step.actions) == (
+        Progress.UNDERWAY,
+        "VolumesCannotGrow",
+        True,
+        (),
+    )
+    assert step.message.startswith("PersistentVolumeClaim data-demo-0 cannot grow to 20Gi: its class does not allow")
+
+
+def test_what_was_refused_is_tried_again_after_an_hour_or_with_another_size() -> None:
+    found = refused(world("8Gi"), NOW)
+    assert grow(found).actions == ()
+    assert len(grow(found, now=NOW + HOUR).actions) == 1
+    assert len(grow(found, "30Gi").actions) == 1
+    assert grow(found, "8Gi") == PASS, "and it is forgotten when nobody asks for it"
+
+
+def test_the_quota_does_not_rise_before_the_room_is_there() -> None:
+    small, large = cluster(3, storage={"size": "8Gi"}), cluster(3, storage={"size": "20Gi"})
+    assert small.spec.quota < large.spec.quota
+    before = world("8Gi", "8Gi", "8Gi")
+    assert provisioning.quota(large, before) == small.spec.quota
+    assert provisioning.quota(large, world("20Gi", "20Gi", "20Gi", has="8Gi")) == small.spec.quota
+    assert provisioning.quota(large, world("20Gi", "20Gi", "20Gi")) == large.spec.quota
+    assert provisioning.quota(small, before) == small.spec.quota
+    assert provisioning.quota(large, Observed()) == large.spec.quota
+
+
+def test_a_quota_that_falls_falls_at_once() -> None:
+    less = cluster(3, storage={"size": "20Gi"}, quotaBackendBytes=1 << 30)
+    assert provisioning.quota(less, world("8Gi", "8Gi", "8Gi")) == 1 << 30
+
+
+def test_a_volume_that_is_not_bound_is_left_to_itself() -> None:
+    assert grow(world("8Gi", template="20Gi", phase="Pending")) == PASS
+
+
+def test_volumes_never_shrink() -> None:
+    assert grow(world("20Gi", "20Gi", template="20Gi"), "8Gi") == PASS
+
+
+def test_data_in_memory_has_no_volume_to_grow() -> None:
+    resource = cluster(storage={"medium": "Memory", "size": "1Gi"})
+    assert provisioning.grow_volumes(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == PASS
+    assert provisioning.grow_volumes(cluster(), Observed(), NOW) == PASS
+    assert provisioning.grow_volumes(cluster(), seen(cluster(), VOTER, VOTER, ABSENT), NOW) == PASS

@@ -1,0 +1,142 @@
+"""The Memcached resource: what it takes, what it refuses and how, and what follows from it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from operators.memcached.api.memory import overhead_mib
+from operators.memcached.api.resource import API, Memcached, validate
+from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.objects.resources import WORKLOADS
+from operators.memcached.observe import Crew, Observed
+from operators.memcached.security.secrets import Secrets
+from shared.api.crd import to_yaml
+from shared.api.spec import InvalidSpec
+from shared.kubernetes.client import Obj
+from shared.runtime.plan import Apply
+from tests.support import paths
+from tests.support.cases import Case
+from tests.support.memcached.cases import ACCEPTED, CHANGES, REFUSED
+from tests.support.schema import broken_constraints, leaves, spec_schema, uncovered
+from tests.unit.memcached.world import plan
+
+ROOT = paths.REPOSITORY
+
+
+def complaints(case: Case) -> str:
+    """All that the operator's own validation says of a case."""
+    metadata = {"name": case.resource, "namespace": "default"}
+    try:
+        return " ".join(validate(Memcached.parse({"metadata": metadata, "spec": case.whole_spec})))
+    except InvalidSpec as refusal:
+        return str(refusal)
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+def test_good_specs_are_taken(case: Case) -> None:
+    assert complaints(case) == ""
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_bad_specs_are_refused_with_advice(case: Case) -> None:
+    said = complaints(case)
+    assert said
+    assert case.advises in said
+
+
+def parsed(case: Case) -> Memcached:
+    return Memcached.parse({"metadata": {"name": case.resource}, "spec": case.whole_spec})
+
+
+def test_every_constraint_of_the_crd_has_a_refused_case() -> None:
+    wanted, unproven = uncovered(API, parsed, REFUSED)
+    assert unproven == set()
+    assert len(wanted) > 60
+
+
+def test_every_accepted_case_breaks_nothing_that_the_schema_says() -> None:
+    """Or else the cases above prove less than they seem to."""
+    schema = spec_schema(API)
+    assert [one for case in ACCEPTED for one in broken_constraints(schema, case.whole_spec, "spec")] == []
+
+
+def test_every_leaf_of_the_spec_becomes_something() -> None:
+    """What no object reflects is a field that does nothing."""
+    assert set(leaves(spec_schema(API))) - CHANGES.keys() == set()
+    objects = {leaf: made_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": made_of({})}
+    same = [(one, other) for one, other in combinations(objects, 2) if objects[one] == objects[other]]
+    assert same == []
+
+
+def made_of(changed: Obj) -> list[Obj]:
+    """The objects of a Memcached, as a spec changes them."""
+    parsed = Memcached.parse(
+        {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
+    )
+    seen = Observed(Crew(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else ""))
+    return [action.obj for action in plan(parsed, seen).actions if isinstance(action, Apply)]
+
+
+def test_the_committed_crd_is_the_generated_one() -> None:
+    committed = ROOT / "charts/memcached-operator/files/crds/memcacheds.yaml"
+    assert committed.read_text() == to_yaml(API), "run: make manifests"
+
+
+def spec(**given: object) -> MemcachedSpec:
+    return MemcachedSpec.model_validate({"size": 1, **given})
+
+
+def test_the_memory_limit_follows_the_flags() -> None:
+    assert overhead_mib(64, 1024, 4) == 48 + 10 + 21 + 4
+    assert spec().container_resources() == {
+        "limits": {"memory": "147Mi"},
+        "requests": {"cpu": "50m", "memory": "147Mi"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("memory", "connections", "threads", "peak"),
+    [(64, 1024, 4, 140), (600, 1024, 4, 746), (64, 8000, 4, 248), (8, 16, 1, 53)],
+)
+def test_the_memory_limit_covers_what_was_measured(memory: int, connections: int, threads: int, peak: int) -> None:
+    assert memory + overhead_mib(memory, connections, threads) >= peak
+
+
+def test_the_memory_limit_covers_tls_on_every_connection() -> None:
+    """45 KiB a connection were measured with records half read and half written, of 21 that are reckoned without."""
+    for connections in (64, 1024, 8000):
+        with_tls = overhead_mib(64, connections, 4, tls=True) - overhead_mib(64, connections, 4)
+        assert with_tls >= connections * (45 - 21) / 1024
+    assert spec(tls={"secretName": "a"}).memory_limit == "183Mi"
+
+
+def test_given_resources_win_and_requests_follow_the_given_limit() -> None:
+    given = spec(resources={"limits": {"memory": "1Gi", "cpu": 2}, "requests": {"cpu": "1"}})
+    assert given.container_resources() == {
+        "limits": {"memory": "1Gi", "cpu": 2},
+        "requests": {"cpu": "1", "memory": "1Gi"},
+    }
+
+
+def test_a_request_is_never_above_its_limit() -> None:
+    """Kubernetes refuses such pods; and the person gave only one of the two."""
+    larger = spec(resources={"requests": {"memory": "1Gi"}}).container_resources()
+    assert larger["limits"]["memory"] == larger["requests"]["memory"] == "1Gi"
+    slow = spec(resources={"limits": {"cpu": "20m"}}).container_resources()
+    assert slow["limits"]["cpu"] == slow["requests"]["cpu"] == "20m"
+    smaller = spec(resources={"requests": {"memory": "64Mi"}}).container_resources()
+    assert (smaller["limits"]["memory"], smaller["requests"]["memory"]) == ("147Mi", "64Mi")
+
+
+def test_a_resource_that_breaks_several_rules_hears_of_each() -> None:
+    case = Case("", {"maxItemSizeMB": 64, "extraArgs": ["-m5"], "labels": {"app.kubernetes.io/name": ""}}, resource="9")
+    said = complaints(case)
+    assert all(word in said for word in ("metadata.name", "spec.maxItemSizeMB", "'-m5'", "spec.labels"))
+
+
+def test_the_image_wins_over_the_version() -> None:
+    assert spec().image_reference("memcached") == "memcached:1.6.38"
+    assert spec(version="1.6.18").image_reference("example.com:5000/memcached") == "example.com:5000/memcached:1.6.18"
+    assert spec(image="a/b:c", version="1.6.18").image_reference("memcached") == "a/b:c"

@@ -1,0 +1,121 @@
+"""What is said of a Memcached at the door: what makes it impossible, and what a person should know."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.memcached.api.resource import ADMISSION, API, Memcached
+from shared.kubernetes.client import Obj
+from tests.support.cases import Case
+from tests.support.memcached.cases import ACCEPTED, REFUSED
+
+
+def obj(name: str = "cache", **spec: Any) -> Obj:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"size": 3, **spec}}
+
+
+def of(case: Case) -> Obj:
+    return {"metadata": {"name": case.resource, "namespace": "default"}, "spec": case.whole_spec}
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=str)
+def test_what_the_schema_takes_the_review_takes(case: Case) -> None:
+    assert ADMISSION.review(of(case), None).errors == ()
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_what_the_schema_refuses_the_review_refuses_in_the_operators_words(case: Case) -> None:
+    assert case.advises in " ".join(ADMISSION.review(of(case), None).errors)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    errors = ADMISSION.review(obj("9", maxItemSizeMB=64, extraArgs=["-m5"]), None).errors
+    assert len(errors) == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "most", "becomes"), [(1, 2, 5, 2), (3, 2, 5, 3), (9, 2, 5, 5), (0, 1, 1, 1), (3, ..., 2, 2)]
+)
+def test_with_autoscaling_size_lies_within_its_bounds(size: int, least: Any, most: int, becomes: int) -> None:
+    bounds = {"maxReplicas": most} | ({} if least is ... else {"minReplicas": least})
+    given = obj(size=size, autoscaling=bounds)
+    before = copy.deepcopy(given)
+    assert ADMISSION.default(given)["spec"]["size"] == becomes
+    assert given == before, "what is given is not changed in place"
+    assert Memcached.parse(given).spec.size == becomes, "the reconcile sees the same"
+
+
+WRONG = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from(["size", "autoscaling", "minReplicas", "maxReplicas"]), inner),
+)
+
+
+@given(WRONG)
+def test_defaulting_takes_anything_and_says_the_same_of_what_it_made(spec: Any) -> None:
+    once = ADMISSION.default({"metadata": {"name": "cache"}, "spec": spec})
+    assert ADMISSION.default(once) == once
+
+
+def warned(new: Obj, old: Obj | None = None) -> str:
+    review = ADMISSION.review(new, old)
+    assert review.errors == ()
+    return " ".join(review.warnings)
+
+
+def test_nothing_is_said_of_what_is_well() -> None:
+    assert warned(obj()) == ""
+    assert warned(obj(), obj()) == ""
+    assert warned(obj(podDisruptionBudget={})) == ""
+
+
+def test_a_budget_that_lets_no_node_be_drained_is_told() -> None:
+    assert "with 1 servers it lets none be evicted" in warned(obj(size=1, podDisruptionBudget={"minAvailable": 1}))
+    assert warned(obj(size=2, podDisruptionBudget={"minAvailable": 1})) == ""
+
+
+def test_autoscaling_without_a_request_of_cpu_is_told() -> None:
+    assert "which is 50m" in warned(obj(autoscaling={"maxReplicas": 4}))
+    assert warned(obj(autoscaling={"maxReplicas": 4}, resources={"requests": {"cpu": 1}})) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"memoryMB": 32}, "spec.memoryMB:"),
+        ({"version": "1.6.18", "labels": {"a": "b"}}, "spec.labels, spec.version:"),
+        ({"image": "a:1"}, "spec.image:"),
+        ({"tls": {"secretName": "a"}}, "spec.tls:"),
+        ({"warmRestart": True}, "spec.warmRestart:"),
+        ({"metrics": {}}, "spec.metrics:"),
+    ],
+)
+def test_a_change_that_empties_servers_is_told(change: Obj, names: str) -> None:
+    said = f"{names} every server is replaced, one by one, and the new ones start empty."
+    assert warned(obj(**change), obj()) == said
+    assert warned(obj(), obj(**change)) == said, "and the change back"
+    assert warned(obj(**change)) == "", "there is nothing to lose in a new one"
+    assert warned(obj(**change), obj(size=0)) == "", "nor where none runs"
+
+
+@pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.38"}])
+def test_a_change_that_keeps_servers_is_not(change: Obj) -> None:
+    assert warned(obj(**change), obj()) == ""
+
+
+def test_another_workload_moves_every_key() -> None:
+    said = warned(obj(workload="StatefulSet", memoryMB=32), obj())
+    assert said.startswith("spec.workload: servers of the StatefulSet start empty")
+
+
+def test_a_resource_that_came_past_admission_may_be_mended() -> None:
+    assert warned(obj(), obj(size="three")) == ""
+
+
+def test_it_is_asked_about_memcacheds() -> None:
+    assert ADMISSION.kind == API.kind

@@ -1,0 +1,346 @@
+"""What Prometheus sees of a memcached, and how the exporter lives beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from operators.memcached.exporter import metrics
+from operators.memcached.exporter import program as exporter
+from operators.memcached.exporter.program import Exporter, connect, parse_options
+from tests.support import paths
+from tests.support.memcached.exporter import EXPORTER, REPOSITORY, Samples, running, samples
+from tests.support.tls import Authority
+from tests.unit.memcached.client.fake import SILENCE, Answer, Fake, fake
+
+RECORDED = paths.RECORDED / "memcached"
+COMMANDS = ("stats", "stats settings", "stats slabs", "stats items")
+
+
+def recorded() -> dict[str, Answer]:
+    """What a memcached 1.6.38 said after some traffic."""
+    text = (RECORDED / "stats-1.6.38.txt").read_bytes().replace(b"\n", b"\r\n")
+    parts = [part + b"END\r\n" for part in text.split(b"END\r\n")[:-1]]
+    return dict(zip(COMMANDS, parts, strict=True))
+
+
+def of_memcached(found: Samples) -> Samples:
+    return {name: value for name, value in found.items() if re.match("memcached_(?!up|exporter_)", name)}
+
+
+def asking(to: Fake, *flags: str) -> Exporter:
+    return Exporter(partial(connect, parse_options([f"--address=127.0.0.1:{to.port}", "--timeout=0.3", *flags])))
+
+
+async def test_a_scrape_tells_what_memcached_counts() -> None:
+    async with fake(recorded()) as to:
+        found = samples(await asking(to).scrape())
+    expected = {
+        "memcached_up": 1,
+        'memcached_version{version="1.6.38"}': 1,
+        "memcached_current_items": 3,
+        "memcached_limit_bytes": 64 * 2**20,
+        "memcached_malloced_bytes": 2 * 2**20,
+        "memcached_max_connections": 1024,
+        "memcached_item_too_large_total": 1,
+        'memcached_commands_total{command="get",status="hit"}': 3,
+        'memcached_commands_total{command="get",status="miss"}': 1,
+        'memcached_commands_total{command="cas",status="badval"}': 1,
+        'memcached_commands_total{command="set",status="hit"}': 3,  # memcached's cmd_set is 6: it counts each cas, too
+        "memcached_lru_crawler_enabled": 1,
+        "memcached_lru_crawler_hot_max_factor": 0.2,
+        'memcached_slab_chunk_size_bytes{slab="19"}': 5680,
+        'memcached_slab_current_items{slab="1"}': 2,
+        'memcached_slab_lru_hits_total{slab="1",lru="cold"}': 2,
+        'memcached_slab_commands_total{slab="1",command="incr",status="hit"}': 1,
+        "memcached_authentication_failures_total": 0,
+    }
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_names_types_and_labels_are_those_of_memcached_exporter() -> None:
+    ours = {
+        **{metric.name: (metric.type, metric.labels) for metric in (*metrics.SERVER, *metrics.SETTINGS)},
+        **{metric.name: (metric.type, ("slab", *metric.labels)) for metric in metrics.SLAB},
+        "memcached_up": ("gauge", ()),
+        "memcached_version": ("gauge", ("version",)),
+    }
+    theirs = {}
+    for line in (RECORDED / "memcached_exporter.txt").read_text().splitlines()[1:]:
+        name, kind, *labels = line.split(" ")
+        theirs[name] = (kind, tuple(labels[0].split(",")) if labels else ())
+    assert len(theirs) == 103
+    assert {name: ours.get(name) for name in theirs} == theirs
+
+
+def test_each_statistic_is_one_sample_and_each_name_one_metric() -> None:
+    names = [metric.name for metric in (*metrics.SERVER, *metrics.SETTINGS, *metrics.SLAB)]
+    assert len(names) == len(set(names))
+    assert all(len(labels) == len(metric.labels) for metric in metrics.SERVER for labels in metric.stats.values())
+
+
+def test_a_value_that_is_no_number_is_left_out_and_a_label_is_escaped() -> None:
+    server = {"version": 'a"b\\c\nd', "uptime": "(null)", "curr_items": "7", "cmd_set": "many"}
+    found = samples(metrics.exposition(server, {"lru_crawler": "no", "maxconns": "on"}, {}, {}))
+    assert found == {
+        'memcached_version{version="a"b\\c\nd"}': 1,
+        "memcached_current_items": 7,
+        "memcached_lru_crawler_enabled": 0,
+        "memcached_max_connections": 1,
+    }
+
+
+async def test_nothing_is_left_of_a_server_that_is_down() -> None:
+    async with fake(recorded()) as to:
+        exporting = asking(to)
+        assert len(of_memcached(samples(await exporting.scrape()))) > 120
+    found = samples(await exporting.scrape())
+    assert found["memcached_up"] == 0
+    assert found['memcached_exporter_errors_total{reason="Unreachable"}'] == 1
+    assert found['memcached_exporter_errors_total{reason="TLSFailed"}'] == 0
+    assert not of_memcached(found)
+
+
+async def test_half_an_answer_is_none() -> None:
+    async with fake({**recorded(), "stats items": b"SERVER_ERROR out of memory\r\n"}) as to:
+        found = samples(await asking(to).scrape())
+        assert found["memcached_up"] == 0
+        assert not of_memcached(found)
+
+
+async def test_one_connection_is_kept_and_made_anew_when_the_server_restarts() -> None:
+    async with fake(recorded()) as to:
+        exporting = asking(to)
+        for _ in range(3):
+            assert samples(await exporting.scrape())["memcached_up"] == 1
+        assert to.connections == 1
+        to.hang_up()
+        await asyncio.sleep(0.05)
+        found = samples(await exporting.scrape())
+        assert found["memcached_up"] == 1
+        assert found['memcached_exporter_errors_total{reason="Unreachable"}'] == 0
+        assert to.connections == 2
+        await exporting.aclose()
+
+
+async def test_scrapes_at_once_do_not_mix_their_answers() -> None:
+    async with fake(recorded()) as to:
+        exporting = asking(to)
+        found = await asyncio.gather(*(exporting.scrape() for _ in range(8)))
+        assert {samples(text)["memcached_current_items"] for text in found} == {3}
+        assert to.connections == 1
+        await exporting.aclose()
+
+
+async def test_a_silent_server_is_waited_for_once() -> None:
+    async with fake(recorded()) as to:
+        exporting = asking(to)
+        await exporting.scrape()
+        to.answers["stats"] = SILENCE
+        began = time.monotonic()
+        assert samples(await exporting.scrape())['memcached_exporter_errors_total{reason="TimedOut"}'] == 1
+        assert time.monotonic() - began < 0.5
+        to.answers.update(recorded())
+        assert samples(await exporting.scrape())["memcached_up"] == 1
+        await exporting.aclose()
+
+
+async def test_turns_are_logged_and_scrapes_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with fake(recorded()) as to:
+        exporting = asking(to)
+        for _ in range(3):
+            await exporting.scrape()
+        to.answers["version"] = to.answers["stats"] = b"SERVER_ERROR out of memory\r\n"
+        for _ in range(3):
+            await exporting.scrape()
+    said = [record.message for record in caplog.records if record.name == exporter.__name__]
+    assert len(said) == 2
+    assert said[0] == "memcached_up is 1."
+    assert re.fullmatch(r"memcached_up is 0: 127\.0\.0\.1:\d+ answers 'version' with 'SERVER_ERROR out.*", said[1])
+
+
+def wanting(password: str) -> dict[str, Answer]:
+    """A server that asks for the user alice."""
+    return {
+        **recorded(),
+        "version": b"CLIENT_ERROR unauthenticated\r\n",
+        "set auth 0 0 9": b"",
+        **{f"alice {other}": b"CLIENT_ERROR authentication failure\r\n" for other in ("one", "two")},
+        f"alice {password}": b"STORED\r\n",
+    }
+
+
+def why_down(text: str) -> str:
+    """The reason that is counted; empty if the server is up."""
+    found = samples(text)
+    reasons = [name for name, value in found.items() if name.startswith("memcached_exporter_errors") and value]
+    assert bool(reasons) != bool(found["memcached_up"])
+    return reasons[0].split('"')[1] if reasons else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("alice:one\nbob:two\n", ""),
+        ("alice:one", ""),
+        ("alice:two\n", "AuthenticationFailed"),
+        ("alice\n", "FilesUnusable"),
+        ("", "FilesUnusable"),
+        (None, "FilesUnusable"),
+    ],
+)
+async def test_the_first_user_of_the_servers_own_file_is_taken(tmp_path: Path, text: str | None, why: str) -> None:
+    users = tmp_path / "users"
+    if text is not None:
+        users.write_text(text)
+    async with fake(wanting("one")) as to:
+        exporting = asking(to, f"--auth-file={users}")
+        assert why_down(await exporting.scrape()) == why
+        await exporting.aclose()
+
+
+async def test_a_password_changes_under_a_running_exporter(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("alice:one\n")
+    async with fake(wanting("one")) as to:
+        exporting = asking(to, f"--auth-file={users}")
+        assert why_down(await exporting.scrape()) == ""
+        users.write_text("alice:two\n")  # the kubelet brought it, and the server has not been replaced yet
+        assert why_down(await exporting.scrape()) == ""
+        to.answers.update(wanting("two"))
+        to.hang_up()
+        await asyncio.sleep(0.05)
+        assert why_down(await exporting.scrape()) == ""
+        await exporting.aclose()
+
+
+async def test_certificates_change_under_a_running_exporter(tmp_path: Path) -> None:
+    for directory in ("old", "new"):
+        (tmp_path / directory).mkdir()
+    current = tmp_path / "current"
+    flags = [f"--tls-ca={current}/authority.crt", f"--tls-cert={current}/client.crt", f"--tls-key={current}/client.key"]
+    exporting = None
+    port = 0
+    for directory in ("old", "new"):
+        authority = Authority(tmp_path / directory)
+        authority.issue("client")
+        serving_with = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        serving_with.load_cert_chain(*authority.issue("server", "memcached.test"))
+        serving_with.load_verify_locations(authority.certificate)
+        serving_with.verify_mode = ssl.CERT_REQUIRED
+        async with fake(recorded(), tls=serving_with, port=port) as to:
+            port = to.port
+            if exporting is not None:  # files are the old ones still
+                assert why_down(await exporting.scrape()) == "TLSFailed"
+                current.unlink()
+            current.symlink_to(directory)
+            exporting = exporting or asking(to, "--tls", "--server-name=memcached.test", *flags)
+            assert samples(await exporting.scrape())["memcached_up"] == 1
+            await exporting.aclose()
+
+
+async def test_a_certificate_with_the_key_of_another_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    authority = Authority(tmp_path)
+    (certificate, _), (_, key) = authority.issue("one"), authority.issue("two")
+    async with fake() as to:
+        exporting = asking(to, "--tls", f"--tls-cert={certificate}", f"--tls-key={key}")
+        assert why_down(await exporting.scrape()) == "FilesUnusable"
+        assert "belong together: KEY_VALUES_MISMATCH" in caplog.text
+
+
+async def test_on_loopback_any_certificate_will_do_unless_an_authority_is_named(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    serving_with = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving_with.load_cert_chain(*authority.issue("server", "memcached.test"))
+    async with fake(recorded(), tls=serving_with) as to:
+        for flags, why in (
+            ([], ""),
+            ([f"--tls-ca={authority.certificate}"], "TLSFailed"),  # the name does not fit
+            ([f"--tls-ca={authority.certificate}", "--server-name=memcached.test"], ""),
+            ([f"--tls-ca={other.certificate}", "--server-name=memcached.test"], "TLSFailed"),
+        ):
+            exporting = asking(to, "--tls", *flags)
+            assert why_down(await exporting.scrape()) == why, flags
+            await exporting.aclose()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--address=11211"], "'11211' is no address: write host:port"),
+        (["--address=::1:11211"], "is no address: write host:port, or [host]:port for IPv6"),
+        (["--address=:11211"], "--address needs a host"),
+        (["--listen=:http"], "':http' is no address"),
+        (["--timeout=0"], "'0' is no number of seconds above 0"),
+        (["--tls", "--tls-cert=a"], "--tls-cert and --tls-key belong together"),
+        (["--tls-ca=a"], "mean nothing without --tls"),
+        (["--auth=a"], "unrecognized arguments"),
+    ],
+)
+def test_a_wrong_flag_is_refused_with_what_it_takes(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(flags)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_flags_as_a_pod_gives_them() -> None:
+    options = parse_options(["--address=[::1]:11212", "--listen=:9151", "--auth-file=/auth/users", "--tls"])
+    assert (options.address, options.listen) == (("::1", 11212), (None, 9151))
+    assert (options.auth_file, options.tls, options.timeout) == ("/auth/users", True, 2.0)
+
+
+# The process, as it runs in a pod.
+
+
+async def test_an_exporter_waits_for_its_server_and_ends_when_told() -> None:
+    async with fake(recorded()) as to:
+        port = to.port
+    with running(f"--address=127.0.0.1:{port}") as exporting:
+        status, text = await asyncio.to_thread(exporting.get, "/metrics")
+        assert (status, samples(text)["memcached_up"]) == (200, 0)
+        assert await asyncio.to_thread(exporting.get, "/healthz") == (200, "ok\n")
+        async with fake(recorded(), port=port):
+            _, text = await asyncio.to_thread(exporting.get, "/metrics")
+            found = samples(text)
+            assert found["memcached_up"] == 1
+            assert found["process_resident_memory_bytes"] < 40 * 2**20
+            assert found["process_open_fds"] < 20
+            assert "/metrics" in (await asyncio.to_thread(exporting.get, "/"))[1]
+            exporting.process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(exporting.process.wait, 5) == 0
+
+
+def test_a_port_in_use_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flag = f"--listen=127.0.0.1:{taken.getsockname()[1]}"
+        ended = subprocess.run(
+            [*EXPORTER, flag], cwd=REPOSITORY, capture_output=True, text=True, timeout=20, check=False
+        )
+    assert ended.returncode == 1
+    said = json.loads(ended.stderr)["message"]
+    assert said.startswith(f"Cannot listen on {flag.partition('=')[2]}: ")
+    assert said.endswith("Give another --listen.")
+
+
+def test_a_sidecar_carries_nothing_of_an_operator() -> None:
+    heavy = ("kopf", "kubernetes", "aiohttp", "pydantic", "prometheus_client", "yaml", "cryptography", "opentelemetry")
+    program = (
+        f"import sys, operators.memcached.exporter.program; print([name for name in {heavy} if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"

@@ -1,0 +1,251 @@
+"""Secrets on the way to the servers: awaited, taken up by a roll, or without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operators.memcached.__main__ import controller
+from operators.memcached.objects.pod import SECRETS
+from operators.memcached.observe import Observed
+from operators.memcached.security.certificates import PATIENCE, Served
+from operators.memcached.security.secrets import Secrets, fingerprint
+from shared.cli.options import parse_options
+from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.secrets import AGAIN, Problem
+from shared.pki.certs import Pair
+from shared.runtime.plan import Call, Progress
+from shared.testing.harness.harness import NAMESPACE, Harness
+from tests.unit.memcached.fake_servers import Fleet, certificate, der, secret, tls_secret
+from tests.unit.memcached.world import crew, plan, pod, resource
+
+AUTH: Obj = {"auth": {"secretName": "users"}}
+TLS: Obj = {"tls": {"secretName": "cache-tls"}}
+MUTUAL: Obj = {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}
+HELD = Secrets(pair=certificate())
+NEW = HELD.fingerprint
+
+
+def asked(*answers: Served, listed: str = "former") -> Any:
+    """The plan for two servers that said this of their certificates."""
+    pods = [pod(number) for number, _ in enumerate(answers)]
+    served = {f"cache-{number}": answer for number, answer in enumerate(answers)}
+    seen = Observed(crew("Deployment", *pods), secrets=HELD, served=served)
+    given = resource(size=len(pods), phase="Running", observed=1, status={"certificate": listed}, **TLS)
+    return plan(given, seen)
+
+
+def told(made: Any) -> list[str]:
+    return [name for action in made.actions if isinstance(action, Call) for name, _ in action.addresses]  # type: ignore[attr-defined]
+
+
+def test_servers_that_all_show_the_certificate_are_done_with_it() -> None:
+    made = asked(Served(NEW), Served(NEW))
+    assert made.verdict.done
+    assert told(made) == []
+    assert made.status["certificate"] == NEW
+
+
+def test_a_server_that_shows_another_is_told_and_stays_ready() -> None:
+    made = asked(Served(NEW), Served("old", age=3600))
+    assert told(made) == ["cache-1"]
+    assert (made.verdict.reason, made.verdict.ready) == ("RefreshingCertificates", True)
+    assert made.verdict.message == (
+        "1 of 2 servers show the Secret's certificate; the kubelet brings it within two minutes."
+    )
+    assert (made.status["phase"], made.status["certificate"]) == ("Running", "former")
+    assert made.requeue == PATIENCE
+    assert "PRIVATE" not in str(made.actions)
+
+
+def test_a_server_that_was_just_told_is_left_until_the_kubelet_had_time() -> None:
+    made = asked(Served("old", age=PATIENCE - 1))
+    assert told(made) == []
+    assert made.requeue == PATIENCE
+
+
+def test_a_server_that_cannot_be_asked_is_named_and_worries() -> None:
+    made = asked(Served(NEW), Served(error="10.0.0.1:11211 cannot be reached"))
+    assert told(made) == []
+    assert made.verdict.warning
+    assert "cache-1 cannot be asked: 10.0.0.1:11211 cannot be reached." in made.verdict.message
+    assert made.status["certificate"] == "former"
+
+
+def test_a_certificate_is_not_taken_for_known_while_a_server_is_missing() -> None:
+    """It comes back with whatever the kubelet had then; so it must be asked."""
+    seen = Observed(crew("Deployment", pod(0), pod(1, ready=False)), secrets=HELD, served={"cache-0": Served(NEW)})
+    given = resource(size=2, phase="Running", observed=1, status={"certificate": "former"}, **TLS)
+    assert plan(given, seen).status["certificate"] == "former"
+
+
+def test_without_tls_no_certificate_is_told_of() -> None:
+    seen = Observed(crew("Deployment", pod(0)))
+    assert "certificate" not in plan(resource(size=1, status={"certificate": "former"}), seen).status
+
+
+@pytest.mark.parametrize("reason", ["SecretMissing", "SecretInvalid"])
+def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: str) -> None:
+    seen = Observed(crew("Deployment", pod(0)), secrets=Secrets(Problem(reason, "spec.auth: it is so.")))
+    made = plan(resource(size=1, phase="Running", observed=1, **AUTH), seen)
+    assert made.actions == ()
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, reason)
+    assert made.verdict.message == "spec.auth: it is so. Nothing was changed."
+    assert made.requeue == AGAIN
+    assert made.status["servers"] == ["10.0.0.0:11211"]
+
+
+class World:
+    """An operator with a fleet of servers."""
+
+    def __init__(self) -> None:
+        self.fleet = Fleet()
+        options = parse_options("memcached-operator", "memcached", ["--agent-image=operator:1"], {})
+        self.harness = Harness(controller(options, self.fleet.connect))
+
+    async def settled(self, **spec: Any) -> Obj:
+        self.harness.apply("cache", **({"size": 2} | spec))
+        await self.harness.settle()
+        return self.harness.resource("cache")
+
+    async def looked_again(self) -> Obj:
+        """As a resync, or the timer that the last plan asked for, makes the operator look."""
+        for key in self.harness.cache.keys(self.harness.controller.kind):
+            self.harness.queue.add(key)
+        await self.harness.settle()
+        return self.harness.resource("cache")
+
+    def hold(self, found: Obj) -> None:
+        """Make a Secret, or change it."""
+        self.harness.person.apply(SECRET, found, force=True)
+
+    @property
+    def uids(self) -> set[str]:
+        return {obj["metadata"]["uid"] for _, obj in self.harness.server.objects(POD)}
+
+    @property
+    def template(self) -> Obj:
+        found: Obj = self.harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]
+        return found
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+def reason(obj: Obj) -> str:
+    return str(obj["status"]["conditions"][0]["reason"])
+
+
+async def test_servers_come_when_the_secret_comes(world: World) -> None:
+    waiting = await world.settled(**AUTH)
+    assert (reason(waiting), waiting["status"]["phase"]) == ("SecretMissing", "Creating")
+    assert not world.uids
+    world.hold(secret("users", users="app:secret\n"))
+    made = await world.looked_again()
+    assert reason(made) == "Ready"
+    assert world.template["metadata"]["annotations"][SECRETS]
+
+
+async def test_a_secret_that_goes_or_turns_wrong_leaves_the_servers_alone(world: World) -> None:
+    world.hold(secret("users", users="app:secret\n"))
+    await world.settled(**AUTH)
+    before, template = world.uids, world.template
+    world.hold(secret("users", users="app:secret"))
+    assert reason(await world.looked_again()) == "SecretInvalid"
+    world.harness.person.delete(SECRET, NAMESPACE, "users")
+    lost = await world.looked_again()
+    assert reason(lost) == "SecretMissing"
+    assert len(lost["status"]["servers"]) == 2
+    assert (world.uids, world.template) == (before, template)
+
+
+async def test_other_users_replace_the_servers_and_the_same_ones_do_not(world: World) -> None:
+    world.hold(secret("users", users="app:secret\n"))
+    await world.settled(**AUTH)
+    first = world.uids
+    world.hold(secret("users", users="app:secret\n") | {"type": "Opaque"})
+    await world.looked_again()
+    assert world.uids == first
+    world.hold(secret("users", users="app:secret\nops:other\n"))
+    assert reason(await world.looked_again()) == "Ready"
+    assert not world.uids & first
+
+
+async def test_a_renewed_certificate_is_taken_up_by_the_servers_that_run(world: World) -> None:
+    world.hold(tls_secret(certificate()))
+    made = await world.settled(**MUTUAL)
+    assert made["status"]["certificate"] == fingerprint(der(certificate()))
+    first, template = world.uids, world.template
+    renewed = certificate("renewed")
+    world.hold(tls_secret(renewed))
+    waiting = await world.looked_again()  # the kubelet has not brought it yet
+    assert reason(waiting) == "RefreshingCertificates"
+    assert waiting["status"]["conditions"][0]["status"] == "True", "clients notice nothing"
+    assert len(world.fleet.told) == 2
+    world.fleet.files = renewed
+    world.fleet.ages.clear()
+    made = await world.looked_again()
+    assert (reason(made), made["status"]["certificate"]) == ("Ready", fingerprint(der(renewed)))
+    assert len(world.fleet.told) == 4
+    assert (world.uids, world.template) == (first, template)
+
+
+async def test_once_all_show_it_nobody_is_asked_again(world: World) -> None:
+    world.hold(tls_secret(certificate()))
+    await world.settled(**TLS)
+    asked = world.fleet.asked
+    world.harness.server.log.reset()
+    await world.looked_again()
+    assert world.fleet.asked == asked
+    assert not world.harness.server.log.writes()
+    assert sum(world.harness.server.log.reads.values()) == 1, "the Secret, by name"
+
+
+async def test_a_restarted_operator_goes_on_with_a_renewal(world: World) -> None:
+    world.hold(tls_secret(certificate()))
+    await world.settled(**TLS)
+    world.hold(tls_secret(certificate("renewed")))
+    await world.looked_again()
+    world.fleet.files = certificate("renewed")
+    world.fleet.ages.clear()
+    world.harness = world.harness.restart()
+    await world.harness.settle()
+    assert world.harness.resource("cache")["status"]["certificate"] == fingerprint(der(certificate("renewed")))
+
+
+async def test_a_server_that_is_silent_is_asked_until_it_answers(world: World) -> None:
+    world.hold(tls_secret(certificate()))
+    await world.settled(**TLS)
+    address = world.harness.server.objects(POD)[0][1]["status"]["podIP"]
+    world.fleet.silent.add(address)
+    world.fleet.files = certificate("renewed")
+    world.hold(tls_secret(certificate("renewed")))
+    silent = await world.looked_again()
+    assert reason(silent) == "RefreshingCertificates"
+    assert "cannot be reached" in silent["status"]["conditions"][0]["message"]
+    world.fleet.silent.clear()
+    assert reason(await world.looked_again()) == "Ready"
+
+
+async def test_a_new_authority_replaces_the_servers(world: World) -> None:
+    """What refresh_certs adds, it never takes away: memcached would trust the former authority on."""
+    world.hold(tls_secret(certificate()))
+    await world.settled(**MUTUAL)
+    first = world.uids
+    other: Pair = certificate("other", by="theirs")
+    world.fleet.files = other
+    world.hold(tls_secret(other, by="theirs"))
+    assert reason(await world.looked_again()) == "Ready"
+    assert not world.uids & first
+
+
+async def test_a_pair_that_does_not_belong_together_is_never_given_to_servers(world: World) -> None:
+    """A server that reads such a pair refuses every client from then on."""
+    world.hold(tls_secret(certificate()))
+    await world.settled(**TLS)
+    world.hold(tls_secret(Pair(certificate("renewed").certificate, certificate().key)))
+    assert reason(await world.looked_again()) == "SecretInvalid"
+    assert world.fleet.told == []

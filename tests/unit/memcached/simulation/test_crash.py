@@ -1,0 +1,19 @@
+"""Whatever goes wrong at whichever moment, a Memcached ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.scenario import Scenario
+from shared.testing.harness.scoreboard import Scoreboard
+from shared.testing.harness.sweep import sweep
+from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize("disturbance", DISTURBANCES, ids=str)
+async def test_it_ends_as_if_nothing_had_happened(
+    scenario: Scenario, disturbance: Disturbance, scoreboard: Scoreboard
+) -> None:
+    scoreboard.require(await sweep(MEMCACHED, scenario, disturbance))

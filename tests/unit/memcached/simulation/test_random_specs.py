@@ -1,0 +1,112 @@
+"""Where a resource ends depends on what its spec says, and on nothing that it said before.
+
+Acto's oracles (SOSP'23): a spec that is changed to another ends as one that was made so; a spec that was wrong for a
+while ends as if it had not been. Each field is tried by itself, there and back, and many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.memcached.api.spec import MemcachedSpec
+from shared.kubernetes.client import Obj
+from shared.testing.harness.outcome import HISTORY
+from shared.testing.harness.reference_run import Course
+from shared.testing.harness.scenario import Scenario, apply
+from shared.testing.harness.scenario_runner import Play, World
+from tests.support.memcached.scenarios import (
+    AUTH,
+    AUTOSCALING,
+    BUDGET,
+    INVALID,
+    MEMCACHED,
+    TLS,
+    given_certificate,
+    given_users,
+)
+
+BASE: Obj = {"size": 1}
+FIELDS: dict[str, list[Obj]] = {
+    "size": [{"size": 2}, {"size": 0}],
+    "image": [{"image": "example.com:5000/memcached@sha256:" + "0" * 64}],
+    "version": [{"version": "1.6.18"}],
+    "workload": [{"workload": "StatefulSet"}],
+    "memoryMB": [{"memoryMB": 128}],
+    "maxConnections": [{"maxConnections": 2048}],
+    "threads": [{"threads": 2}],
+    "maxItemSizeMB": [{"maxItemSizeMB": 2}],
+    "extraArgs": [{"extraArgs": ["--disable-evictions"]}],
+    "containerPort": [{"containerPort": 11311}],
+    "warmRestart": [{"warmRestart": True}],
+    "auth": [AUTH],
+    "tls": [TLS, {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}],
+    "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
+    "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
+    "paused": [],  # what it ends as depends on what was before: that is its meaning
+    "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],
+    "labels": [{"labels": {"team": "web"}}],
+    "annotations": [{"annotations": {"example.com/a": "b"}}],
+    "env": [{"env": [{"name": "A", "value": "1"}]}],
+    "resources": [{"resources": {"limits": {"memory": "1Gi"}}}],
+    "nodeSelector": [{"nodeSelector": {"disk": "ssd"}}],
+    "tolerations": [{"tolerations": [{"key": "a", "operator": "Exists"}]}],
+    "affinity": [{"affinity": {"podAntiAffinity": {}}}],
+    "topologySpread": [{"topologySpread": [{"topologyKey": "zone"}]}],
+    "priorityClassName": [{"priorityClassName": "high"}],
+}
+WRONG: tuple[Obj, ...] = (
+    INVALID,
+    {"memoryMB": 1},
+    {"version": "no version"},
+    {"extraArgs": ["-p", "1"]},
+    {"containerPort": 9150, "metrics": {}},
+    {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}},
+)
+SECRETS = (given_users(), given_certificate())
+
+CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for number, change in enumerate(FIELDS[name])]
+
+
+async def ends_alike(*specs: Obj) -> list[str]:
+    """How specs one after the other end differently from the last one alone, a line each."""
+    fresh = Scenario(f"{specs[-1]}", (apply(**specs[-1]),), given=SECRETS)
+    reference = (await Course.learn(MEMCACHED, fresh)).reference
+    play = Play(World(MEMCACHED))
+    await play.go((*SECRETS, *(apply(**spec) for spec in specs)))
+    return reference.differences(play.world.outcome, unstable=HISTORY)
+
+
+def test_every_field_is_tried() -> None:
+    assert {field.alias or name for name, field in MemcachedSpec.model_fields.items()} == FIELDS.keys()
+
+
+@pytest.mark.parametrize("change", CASES)
+async def test_a_changed_field_ends_as_a_fresh_one(change: Obj) -> None:
+    assert not await ends_alike(BASE, BASE | change)
+
+
+@pytest.mark.parametrize("change", CASES)
+async def test_a_field_taken_back_leaves_nothing(change: Obj) -> None:
+    assert not await ends_alike(BASE | change, BASE)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+async def test_a_wrong_spec_leaves_nothing_once_it_is_mended(wrong: Obj) -> None:
+    assert not await ends_alike(BASE, BASE | wrong, BASE)
+
+
+CHANGES = st.lists(st.sampled_from([change for changes in FIELDS.values() for change in changes]), max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CHANGES, CHANGES)
+def test_any_spec_after_any_other_ends_as_a_fresh_one(first: list[Obj], second: list[Obj]) -> None:
+    specs = [BASE.copy(), BASE.copy()]
+    for spec, changes in zip(specs, (first, second), strict=True):
+        for change in changes:
+            spec |= change
+    assert not asyncio.run(ends_alike(*specs))

@@ -1,0 +1,191 @@
+"""What follows from a RedisCluster's spec: engine and image, masters, memory, and what pods are like."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.redis.api.memory import parse_memory
+from operators.redis.api.pod_template import mended
+from operators.redis.api.reserved_directives import FORM, OURS
+from operators.redis.api.spec import DEFAULT_EXPORTER, RedisClusterSpec
+from operators.redis.topology.slot_planner import Strategy
+from shared.api.spec import InvalidSpec
+from tests.support.redis.cases import SEED, SEED_POD
+
+NODES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "HC_Status", "operator": "In", "values": ["C"]}]}]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def spec(**given: Any) -> RedisClusterSpec:
+    return RedisClusterSpec.model_validate({"replicas": 6, "version": "8.0.2", **given})
+
+
+def podded(**pod: Any) -> RedisClusterSpec:
+    return spec(pod=[pod])
+
+
+@pytest.mark.parametrize(
+    ("given", "image", "engine"),
+    [
+        ({}, "here/redis:8.0.2", "redis 8.0.2"),
+        ({"version": "v7.0.15-alpine"}, "here/redis:v7.0.15-alpine", "redis 7.0.15"),
+        ({"repository": "library/redis"}, "library/redis:8.0.2", "redis 8.0.2"),
+        ({"repository": "valkey/valkey", "version": "9.1"}, "valkey/valkey:9.1", "valkey 9.1.0"),
+        ({"repository": "a.b:5000/kv", "engine": "valkey"}, "a.b:5000/kv:8.0.2", "valkey 8.0.2"),
+        ({"pod": [{"middlewareImage": "kept"}]}, "kept:8.0.2", "redis 8.0.2"),
+        ({"pod": [{"middlewareImage": "a.b:5000/kept"}]}, "a.b:5000/kept:8.0.2", "redis 8.0.2"),
+        ({"pod": [{"middlewareImage": "kept:7.0.15"}], "version": None}, "kept:7.0.15", "redis 7.0.15"),
+        ({"pod": [{"middlewareImage": "x/valkey:stable"}], "version": "8.1.1"}, "x/valkey:stable", "valkey 8.1.1"),
+        ({"pod": [{"middlewareImage": f"a@sha256:{'0' * 64}"}]}, f"a@sha256:{'0' * 64}", "redis 8.0.2"),
+        (SEED, "string:7.0.15", "redis 7.0.15"),
+    ],
+)
+def test_the_image_is_what_is_pulled_and_the_engine_what_it_can_do(given: Any, image: str, engine: str) -> None:
+    assert spec(**given).image_reference("here/redis") == image
+    assert str(spec(**given).target) == engine
+
+
+@pytest.mark.parametrize("image", ["redis:latest", f"redis@sha256:{'0' * 64}", "No Image", None])
+def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
+    with pytest.raises(InvalidSpec, match=r"give it, such as 8\.0\.2"):
+        _ = spec(version=None, pod=[{"middlewareImage": image}] if image else []).target
+
+
+@pytest.mark.parametrize(
+    ("replicas", "each", "masters"), [(6, 1, 3), (7, 1, 3), (8, 1, 4), (3, 0, 3), (9, 2, 3), (11, 2, 3), (12, 2, 4)]
+)
+def test_masters_follow_from_pods_and_what_is_left_over_are_replicas(replicas: int, each: int, masters: int) -> None:
+    assert spec(replicas=replicas, replicasPerMaster=each).masters == masters
+
+
+@given(st.integers(0, 9), st.integers(3, 500))
+def test_every_master_has_its_replicas_and_another_master_would_not(each: int, replicas: int) -> None:
+    masters = spec(replicas=replicas, replicasPerMaster=each).masters
+    assert masters * (1 + each) <= replicas < (masters + 1) * (1 + each)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1073741824", 1 << 30),
+        ("100b", 100),
+        ("2gb", 2 << 30),
+        ("2GB", 2 << 30),
+        ("2g", 2 * 10**9),
+        ("512mb", 512 << 20),
+        ("1M", 10**6),
+        ("10kb", 10240),
+        ("3k", 3000),
+    ],
+)
+def test_memory_is_read_as_redis_reads_it(text: str, size: int) -> None:
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "2Gi", "1.5gb", "-1", "50%", "gb", "1 gb", "1tb", "1gb\n"])
+def test_what_redis_would_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no amount of memory"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, None),
+        ({"resources": {"limits": {"memory": "1Gi"}}}, 768 << 20),
+        ({"pod": [{"resources": {"limits": {"memory": "1Gi"}}}]}, 768 << 20),
+        ({"resources": {"limits": {"memory": "1Gi"}}, "config": {"maxmemory": "100mb"}}, 100 << 20),
+        ({"env": [{"name": "MAXMEMORY", "value": "2gb"}]}, 2 << 30),
+        (SEED, 2 << 30),
+        ({"config": {"maxmemory": "0"}, "resources": {"limits": {"memory": "1Gi"}}}, 0),
+    ],
+)
+def test_what_a_node_takes_is_as_given_or_three_quarters_of_its_limit(given: Any, size: int | None) -> None:
+    assert spec(**given).max_memory == size
+
+
+@pytest.mark.parametrize("given", [{"env": [{"name": "MAXMEMORY", "value": "x"}]}, {"config": {"maxmemory": "x"}}])
+def test_memory_that_is_none_names_its_field(given: Any) -> None:
+    with pytest.raises(InvalidSpec, match=r"^spec\.(MAXMEMORY|config\.maxmemory): 'x' is no amount"):
+        _ = spec(**given).max_memory
+
+
+@pytest.mark.parametrize("where", ["spec", "pod"])
+def test_settings_of_pods_are_the_same_wherever_they_stand(where: str) -> None:
+    given = {key: SEED_POD[key] for key in ("labels", "annotations", "env", "affinity", "resources")}
+    found = (spec(**given) if where == "spec" else podded(**given)).pods
+    assert found.labels == {"key": "value"} == found.annotations
+    assert found.environment() == SEED_POD["env"]
+    assert found.resources.limits == {"cpu": "2", "memory": "4Gi"}
+    assert found.placement() == {"affinity": {"podAntiAffinity": {}, "nodeAffinity": {REQUIRED: NODES}}}
+
+
+def test_settings_in_both_places_are_put_together() -> None:
+    found = spec(nodeSelector={"a": "b"}, labels={"c": "d"}, pod=[{"annotations": {"e": "f"}}]).pods
+    assert (found.node_selector, found.labels, found.annotations) == ({"a": "b"}, {"c": "d"}, {"e": "f"})
+    assert found.spread({"app": "x"})[0]["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_without_anything_given_pods_are_as_they_are() -> None:
+    assert spec().pods.placement() == {}
+    assert spec().pods.environment() == []
+    assert spec(pod=[]).pods == spec().pods == podded().pods
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (None, None),
+        ({}, {}),
+        ({"nodeAffinity": None}, {}),
+        ({"nodeAffinity": None, REQUIRED: NODES}, {"nodeAffinity": {REQUIRED: NODES}}),
+        ({"podAffinity": {"a": 1}}, {"podAffinity": {"a": 1}}),
+        ({REQUIRED: None}, {}),
+        (
+            {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}, REQUIRED: NODES},
+            {"nodeAffinity": {REQUIRED: NODES, "preferredDuringSchedulingIgnoredDuringExecution": []}},
+        ),
+    ],
+)
+def test_rules_for_nodes_that_lost_their_indentation_are_put_where_they_belong(given: Any, taken: Any) -> None:
+    assert mended(given) == taken
+
+
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [
+        ({}, ""),
+        ({"metrics": {}}, DEFAULT_EXPORTER),
+        ({"metrics": {"image": "a"}}, "a"),
+        ({"pod": [{"monitorImage": "b"}]}, "b"),
+        ({"metrics": {}, "pod": [{"monitorImage": "b"}]}, "b"),
+        ({"metrics": {"enabled": False}, "pod": [{"monitorImage": "b"}]}, ""),
+        ({"metrics": {"enabled": False, "image": "a"}}, ""),
+    ],
+)
+def test_an_exporter_runs_where_one_is_asked_for(given: Any, image: str) -> None:
+    assert spec(**given).exporter_image == image
+
+
+def test_slots_are_assigned_as_it_is_said() -> None:
+    strategies = [{"slots": 2000, "fromReplicas": "a"}, {"slots": 1000, "fromReplicas": " b , c"}]
+    found = spec(updateStrategy={"type": "AssignReceive", "pipeline": "25", "assignStrategies": strategies})
+    assert found.update_strategy.strategies == (Strategy(2000, ("a",)), Strategy(1000, ("b", "c")))
+    assert found.update_strategy.keys_at_once == 25
+    assert (spec().update_strategy.strategies, spec().update_strategy.keys_at_once) == ((), 100)
+
+
+@pytest.mark.parametrize(("kind", "rolls"), [(None, True), ("RollingUpdate", True), ("OnDelete", False)])
+def test_pods_are_replaced_unless_a_person_wants_to(kind: str | None, rolls: bool) -> None:
+    assert podded(updateStrategy={"type": kind} if kind else {}).rolls is rolls
+
+
+def test_no_directive_of_ours_stands_there_twice_or_in_a_form_that_nobody_could_give() -> None:
+    assert len(set(OURS)) == len(OURS) > 50
+    assert all(re.fullmatch(FORM, directive) for directive in OURS)

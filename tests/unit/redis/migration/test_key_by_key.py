@@ -1,0 +1,28 @@
+"""The engine that moves slots key by key, where it goes on after one that was stopped."""
+
+from __future__ import annotations
+
+from operators.redis import migration
+from operators.redis.client.server import Access, Endpoint
+from operators.redis.topology.slot_planner import Move
+from operators.redis.topology.slots import Slots
+from tests.support.redis.recorded_conformance import SEEN
+from tests.unit.redis.simulation.data import KEYS
+from tests.unit.redis.simulation.lab import Watched
+from tests.unit.redis.simulation.node import slot_of
+
+
+async def test_slots_that_the_target_owns_by_its_own_word_have_arrived_though_the_source_has_not_heard() -> None:
+    lab = await Watched.begin()
+    slot = slot_of(KEYS[-1])
+    there = [key for key in KEYS if slot_of(key) == slot]
+    source, target = await lab.opened(slot)
+    await lab.server(source).ask("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *there)
+    await lab.cluster(target, "SETSLOT", slot, "NODE", lab.id(target))  # and here it was stopped
+    assert lab.process(source).node.me.slots >> slot & 1
+    nodes = {lab.id(name): Endpoint(name, lab.address(name)[0], name) for name in "abc"}
+    move = Move(lab.id(source), lab.id(target), Slots.of(slot))
+    await migration.move(lab.redis.connect, Access(), nodes, [move])
+    await lab.wait(SEEN)
+    assert not lab.process(source).node.me.slots >> slot & 1
+    assert not lab.redis.violations

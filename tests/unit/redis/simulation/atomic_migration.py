@@ -1,0 +1,118 @@
+"""Atomic slot migration of `FakeRedis`, as Valkey 9 has it: keys follow in the background, then the slots at once.
+
+Source: cluster_migrateslots.c of Valkey 9.0; CLUSTER MIGRATESLOTS, GETSLOTMIGRATIONS and CANCELSLOTMIGRATIONS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from operators.redis.client.server import Refused
+from operators.redis.topology.slots import Slots
+from tests.unit.redis.simulation import data
+from tests.unit.redis.simulation.node import bits, slot_of
+from tests.unit.redis.simulation.process import Migration, Process
+
+if TYPE_CHECKING:
+    from tests.unit.redis.simulation.database import FakeRedis
+
+Words = list[bytes]
+
+TAKES = 0.5
+"""Seconds that keys need to follow, where nobody waits for them."""
+
+LOOKS = 2
+"""After how many looks at a job they have, for who looks does not let the world's time pass."""
+
+
+def migrate_slots(redis: FakeRedis, process: Process, words: Words) -> str:
+    """MIGRATESLOTS SLOTSRANGE first last [first last …] NODE id [SLOTSRANGE …]."""
+    if process.engine != "valkey" or int(process.version.partition(".")[0]) < 9:
+        raise Refused("ERR unknown subcommand 'MIGRATESLOTS'. Try CLUSTER HELP.")
+    node, jobs = process.node, []
+    left = [word.decode() for word in words]
+    while left:
+        at = left.index("NODE")
+        numbers = [int(word) for word in left[1:at]]
+        slots = sum((1 << (last + 1)) - (1 << first) for first, last in zip(numbers[::2], numbers[1::2], strict=True))
+        jobs.append((slots, left[at + 1]))
+        left = left[at + 2 :]
+    for slots, target in jobs:
+        known = node.known.get(target)
+        if known is None or known.shakes:
+            raise Refused(f"ERR Unknown node {target}")
+        if known.master:
+            raise Refused(f"ERR Target node {target} is not a primary")
+        if slots & ~node.me.slots:
+            raise Refused("ERR Slots are not served by myself")
+        if any(job.slots & slots for job in process.migrations if job.state == "migrating"):
+            raise Refused("ERR I am already migrating a slot of these")
+    for slots, target in jobs:
+        process.migrations.append(Migration(node.unique("job"), slots, target, begun=redis.now))
+    return "OK"
+
+
+def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
+    """As maps in RESP2 come: names and values in turn."""
+    node = process.node
+    for job in process.migrations:
+        job.looks += 1
+        if job.state == "migrating" and job.looks > LOOKS:
+            _finish(redis, process, job)
+    found = []
+    for job in reversed(process.migrations):
+        pairs: dict[str, Any] = {
+            "name": job.name,
+            "operation": "EXPORT",
+            "slot_ranges": str(Slots(job.slots)),
+            "source_node": node.id,
+            "target_node": job.target,
+            "state": {"migrating": "snapshotting"}.get(job.state, job.state),
+            "message": job.said,
+        }
+        found.append([part for pair in pairs.items() for part in pair])
+    return found
+
+
+def cancel(_: FakeRedis, process: Process, __: Words) -> str:
+    for job in process.migrations:
+        if job.state == "migrating":
+            job.state = "cancelled"
+    return "OK"
+
+
+def proceed(redis: FakeRedis, process: Process) -> None:
+    """What has taken its time comes about, or fails."""
+    for job in process.migrations:
+        if job.state == "migrating" and redis.now - job.begun >= TAKES:
+            _finish(redis, process, job)
+
+
+def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
+    node = process.node
+    known = node.known.get(job.target)
+    target = redis.reached(process, known.address, known.port) if known else None
+    job.state = "failed"
+    if known is None or target is None or target.node.id != job.target or target.node.me.master:
+        job.said = "Connection lost to target"
+    elif node.me.master or job.slots & ~node.me.slots:
+        job.said = "Slots are no longer owned by myself"
+    elif target.pod in redis.full:
+        job.said = "Target node is out of memory"
+    else:
+        job.state = "success"
+        moved = {key: value for key, value in node.keys.items() if job.slots >> slot_of(key) & 1}
+        target.node.keys |= moved
+        node.drop(job.slots)
+        for each in (node, target.node):
+            for slot in bits(job.slots):
+                each.give(slot, each.known[job.target])
+        other = target.node
+        other.epoch = max(node.epoch, other.epoch, *(known.epoch for known in other.known.values())) + 1
+        other.me.epoch = other.epoch
+        known.epoch = node.epoch = other.epoch
+        target.news = process.news = True
+        redis.done["slots moved"] += job.slots.bit_count()
+        for server in (target, process):
+            data.wrote(redis, server)
+        redis.settle(f"slots of {process.pod} become {target.pod}'s")

@@ -1,0 +1,98 @@
+"""Servers of `FakeRedis` without Kubernetes, for stories."""
+
+from __future__ import annotations
+
+from operators.redis.client.server import Access, Endpoint, Server
+from shared.testing.harness.harness import NOW
+from shared.testing.harness.scenario import Clock
+from tests.support.redis.recorded_conformance import Teller, form
+from tests.unit.redis.simulation.command_line import Command
+from tests.unit.redis.simulation.data import KEYS
+from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.process import Process
+
+TIMEOUT = 1000
+
+
+class FakeLab:
+    """`tests.support.redis.recorded_conformance.Lab` in memory; every server is in a pod named story-N."""
+
+    def __init__(self, redis: FakeRedis | None = None) -> None:
+        self.told: list[str] = []
+        self.clock = Clock(NOW)
+        self.redis = redis or FakeRedis(clock=self.clock)
+        self.redis.client.idle = True
+        self.redis.guard.asleep = True
+        self._connect = self.redis.connect
+        self._made = 0
+        self._addresses: dict[str, str] = {}
+        self._disks: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+
+    async def start(self, name: str, *, address: str = "", appendonly: str = "yes") -> None:
+        self._made += 1
+        uid = self._pods[name] = f"pod-{self._made}"
+        known = self._addresses.setdefault(name, f"10.0.0.{'abcdefghijx'.index(name) + 1}")
+        self._addresses[name] = self._addresses.get(address, address) or known
+        disk = self._disks.setdefault(name, f"disk-{name}-{self._made}")
+        settings = {"cluster-node-timeout": str(TIMEOUT), "appendonly": appendonly}
+        self.redis.advance()
+        asked = Command(disk, name, settings=settings)
+        self.redis.begin(uid, f"story-{name}", self._addresses[name], asked)
+
+    async def move(self, name: str) -> None:
+        self._made += 1
+        self._addresses[name] = f"10.0.{self._made}.1"
+
+    async def stop(self, name: str) -> None:
+        self.redis.end(self._pods.pop(name))
+
+    async def wipe(self, name: str) -> None:
+        self.redis.end(self._disks.pop(name))
+
+    async def hang(self, name: str, *, hangs: bool = True) -> None:
+        self.redis.hang(f"story-{name}", hangs=hangs)
+
+    async def wait(self, seconds: float) -> None:
+        self.clock.wait(seconds)
+        self.redis.advance()
+
+    def address(self, name: str) -> tuple[str, int]:
+        return self._addresses[name], 6379
+
+    def process(self, name: str) -> Process:
+        return self.redis.processes[self._pods[name]]
+
+    def server(self, name: str) -> Server:
+        return self._connect(Endpoint(name, self._addresses[name], name), Access())
+
+
+class Watched(FakeLab):
+    """A cluster of three masters and three replicas over which the guard watches, while a client writes."""
+
+    tell: Teller
+
+    @classmethod
+    async def begin(cls, replicas: str = "def") -> Watched:
+        lab = cls()
+        lab.tell = await form(lab, replicas)
+        redis = lab.redis
+        redis.guard.asleep = redis.client.idle = False
+        redis.guard.formed.add("story")
+        redis.settle("it begins")
+        assert redis.client.acknowledged.keys() == {*KEYS}
+        return lab
+
+    async def cluster(self, name: str, *words: str | int) -> object:
+        return await self.server(name).ask("CLUSTER", *words)
+
+    def id(self, name: str) -> str:
+        return self.tell.ids[name]
+
+    async def opened(self, slot: int) -> tuple[str, str]:
+        """Let a slot be on its way; from its owner, and to another master."""
+        source = next(name for name in "abc" if self.process(name).node.me.slots >> slot & 1)
+        target = next(name for name in "abc" if name != source)
+        await self.cluster(target, "SETSLOT", slot, "IMPORTING", self.id(source))
+        await self.cluster(source, "SETSLOT", slot, "MIGRATING", self.id(target))
+        return source, target

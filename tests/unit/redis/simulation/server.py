@@ -1,0 +1,271 @@
+"""One server of `FakeRedis`, as the operator asks it: its answers, and how far a request comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from operators.redis.client.server import Access, Command, Denied, Endpoint, Loading, Refused, Unreachable
+from shared.testing.faults.faults import Crash
+from tests.unit.redis.simulation import cluster, data
+from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
+
+if TYPE_CHECKING:
+    from tests.unit.redis.simulation.database import FakeRedis
+
+Words = list[bytes]
+
+LATENCY = 0.02
+"""Seconds that a round trip with commands that change something takes."""
+
+_DENIED, _LATER = ("NOAUTH", "NOPERM", "WRONGPASS"), ("LOADING", "BUSY", "MASTERDOWN")
+
+_TOLD = ("NODES", "INFO", "MYID", "SLOTS", "SHARDS", "KEYSLOT", "COUNTKEYSINSLOT", "GETKEYSINSLOT", "GETSLOTMIGRATIONS")
+
+READS = frozenset(
+    {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
+    | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST"}
+    | {f"CLUSTER {word}" for word in _TOLD}
+)
+"""Commands that change nothing."""
+
+
+class Life:
+    """Of one process of the operator: once it has crashed, nothing of it goes on.
+
+    Attributes:
+        crash: what ended it.
+    """
+
+    def __init__(self) -> None:
+        self.crash: Crash | None = None
+
+
+class FakeServer:
+    """`operators.redis.client.server.Server` of a fake."""
+
+    def __init__(self, redis: FakeRedis, life: Life, endpoint: Endpoint, access: Access) -> None:
+        self._redis = redis
+        self._life = life
+        self._endpoint = endpoint
+        self._access = access
+        self._asking = False
+
+    async def ask(self, *command: str | int | bytes) -> Any:
+        (answer,) = await self.pipe((command,))
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+        await asyncio.sleep(0)  # others run meanwhile, as they do while a real request is on its way
+        if self._life.crash is not None:
+            raise self._life.crash
+        self._redis.advance()
+        process = self._reached()
+        self._enter(process)
+        try:
+            return [self._answer(process, command) for command in commands]
+        except Crash as crash:
+            self._life.crash = crash
+            raise
+        finally:
+            if any(name_of(_words(command)) not in READS for command in commands):
+                self._redis.pass_by(LATENCY)
+
+    async def aclose(self) -> None:
+        pass
+
+    def _reached(self) -> Process:
+        """The server at the address.
+
+        Raises:
+            Unreachable: none answers there, or it does not speak as the operator does.
+        """
+        redis, endpoint = self._redis, self._endpoint
+        process = redis.at(endpoint.address, endpoint.port) if endpoint.address else None
+        if redis.cut_off or process is None:
+            raise Unreachable(f"{endpoint.name} cannot be reached.")
+        if process.tls != bool(self._access.authority):
+            raise Unreachable(f"{endpoint.name}: TLS {'is' if process.tls else 'is not'} spoken here.")
+        return process
+
+    def _enter(self, process: Process) -> None:
+        given = [password for password in (self._access.password, *self._access.former) if password]
+        if not process.passwords or any(process.opens(password) for password in given):
+            return
+        if given:
+            raise Denied("WRONGPASS invalid username-password pair or user is disabled.")
+        raise Denied("NOAUTH Authentication required.")
+
+    def _answer(self, process: Process, command: Command) -> Any:
+        words = _words(command)
+        name = name_of(words)
+        if name not in READS:
+            lost = self._redis.strike(f"{name} at {process.pod}")
+            if lost is not None and not lost:
+                raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
+        try:
+            answer = self._carry_out(process, name, words)
+        except Refused as refused:
+            kind = Denied if refused.code in _DENIED else Loading if refused.code in _LATER else Refused
+            answer = kind(f"{self._endpoint.name} refuses {name}: {refused}", refused.code)
+        if name not in READS and lost:
+            raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
+        return answer
+
+    def _carry_out(self, process: Process, name: str, words: Words) -> Any:
+        redis = self._redis
+        if words[0].upper() == b"CLUSTER":
+            return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:])
+        asking, self._asking = self._asking, False
+        if name == "ASKING":
+            self._asking = True
+            return "OK"
+        if name in ("GET", "SET", "DEL", "EXISTS"):
+            return self._data(process, name, words[1:], asking=asking)
+        if name == "MIGRATE":
+            answer = data.migrate(redis, process, words[1:])
+            redis.touch(words[3:], f"{name} at {process.pod}")
+            return answer
+        known = _COMMANDS.get(name)
+        if known is None:
+            raise Refused(f"ERR unknown command '{name}' (the fake does not know it)")
+        return known(redis, process, words)
+
+    def _data(self, process: Process, name: str, words: Words, *, asking: bool) -> Any:
+        redis, keys = self._redis, process.node.keys
+        data.route(redis, process, words[:1] if name == "SET" else words, asking=asking)
+        if name == "GET":
+            return keys.get(words[0])
+        if name == "SET":
+            data.put(redis, process, words[0], words[1], asking=asking)
+            return "OK"
+        there = [word for word in words if word in keys]
+        if name == "DEL":
+            for word in there:
+                del keys[word]
+            data.wrote(redis, process)
+        return len(there)
+
+
+def _words(command: Command) -> Words:
+    return [word if isinstance(word, bytes) else str(word).encode() for word in command]
+
+
+def name_of(words: Words) -> str:
+    """A command's name, with its second word where it has one."""
+    first = words[0].decode().upper()
+    if first in ("ACL", "CLIENT", "CLUSTER", "CONFIG", "MEMORY", "DEBUG", "SCRIPT", "FUNCTION") and len(words) > 1:
+        return f"{first} {words[1].decode().upper()}"
+    return first
+
+
+def _info(redis: FakeRedis, process: Process, _: Words) -> str:
+    node = process.node
+    lead = node.lead
+    valkey = process.engine == "valkey"
+    lines: dict[str, object] = {
+        "redis_version": "7.2.4" if valkey else process.version,
+        **({"server_name": "valkey", "valkey_version": process.version} if valkey else {}),
+        "redis_mode": "cluster",
+        "run_id": process.run_id,
+        "tcp_port": process.port,
+        "uptime_in_seconds": int(redis.now - process.began),
+        "loading": 0,
+        "async_loading": 0,
+        "used_memory": 1 << 20 if process.pod not in redis.full else max(process.max_memory, 1 << 30),
+        "maxmemory": process.max_memory,
+        "maxmemory_policy": process.says("maxmemory-policy"),
+        "aof_enabled": int(process.says("appendonly") == "yes"),
+        "role": "slave" if node.me.master else "master",
+    }
+    if node.me.master:
+        lines |= {
+            "master_host": lead.address if lead else "",
+            "master_port": lead.port if lead else 0,
+            "master_link_status": "up" if process.linked else "down",
+            "master_last_io_seconds_ago": 0 if process.linked else -1,
+            "master_sync_in_progress": int(bool(process.syncing)),
+            "slave_repl_offset": node.offset,
+            "slave_read_only": 1,
+        }
+    followers = [other for other in redis.replicas_of(process) if other.linked or other.syncing]
+    lines["connected_slaves"] = len(followers)
+    for number, other in enumerate(followers):
+        state = "online" if other.linked else "wait_bgsave"
+        place = f"ip={other.address},port={other.port},state={state}"
+        lines[f"slave{number}"] = f"{place},offset={other.node.offset if other.linked else 0},lag=0"
+    lines |= {"master_replid": node.history, "master_repl_offset": node.offset, "cluster_enabled": 1}
+    if node.keys:
+        lines["db0"] = f"keys={len(node.keys)},expires=0,avg_ttl=0"
+    return "".join(f"{name}:{value}\r\n" for name, value in lines.items())
+
+
+def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
+    settings = DEFAULTS | process.settings
+    asked = [word.decode().lower() for word in words[2:]]
+    found = [name for name in sorted(settings) if any(fnmatchcase(name, pattern) for pattern in asked)]
+    return [text for name in found for text in (name, settings[name])]
+
+
+def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
+    pairs = [word.decode() for word in words[2:]]
+    for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+        process.settings[name.lower()] = value
+        if name.lower() == "requirepass":
+            process.passwords = {digest(value)} if value else set()
+    redis.settle(f"the operator sets {', '.join(pairs[::2])} at {process.pod}")
+    return "OK"
+
+
+def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
+    """ACL SETUSER default …: its passwords; whatever it may do, here it may do everything."""
+    if words[2] != b"default":
+        return "OK"
+    for rule in (word.decode() for word in words[3:]):
+        if rule in ("resetpass", "reset", "nopass"):
+            process.passwords = set()
+        elif rule[:1] in "><#!" and rule:
+            hashed = digest(rule[1:]) if rule[0] in "><" else rule[1:]
+            (process.passwords.add if rule[0] in ">#" else process.passwords.discard)(hashed)
+    redis.settle(f"the operator sets the user of {process.pod}")
+    return "OK"
+
+
+def _list_users(_: FakeRedis, process: Process, __: Words) -> list[str]:
+    opens = " ".join(f"#{hashed}" for hashed in sorted(process.passwords)) or "nopass"
+    return [f"user default on {opens} sanitize-payload ~* &* +@all"]
+
+
+def _user(_: FakeRedis, process: Process, __: Words) -> list[Any]:
+    flags = ["on", "sanitize-payload", *([] if process.passwords else ["nopass"])]
+    pairs = {"flags": flags, "passwords": sorted(process.passwords), "commands": "+@all", "keys": "~*"}
+    return [part for pair in (pairs | {"channels": "&*", "selectors": []}).items() for part in pair]
+
+
+def _flush(redis: FakeRedis, process: Process, words: Words) -> str:
+    redis.guard.fail(f"{name_of(words)} at {process.pod}")
+    return ""
+
+
+_COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
+    "PING": lambda *_: "PONG",
+    "INFO": _info,
+    "DBSIZE": lambda _, process, __: len(process.node.keys),
+    "CONFIG GET": _config_get,
+    "CONFIG SET": _config_set,
+    "CONFIG REWRITE": lambda *_: "OK",
+    "ACL SETUSER": _set_user,
+    "ACL LIST": _list_users,
+    "ACL GETUSER": _user,
+    "FUNCTION LIST": lambda *_: [],
+    "ACL LOAD": lambda *_: "OK",
+    "ACL WHOAMI": lambda *_: "default",
+    "WAIT": lambda redis, process, _: sum(other.linked for other in redis.replicas_of(process)),
+    "READONLY": lambda *_: "OK",
+    "FLUSHALL": _flush,
+    "FLUSHDB": _flush,
+}

@@ -1,0 +1,73 @@
+"""What metrics tell of a RedisCluster, by the status that a plan reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from operators.redis.resource_metrics import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
+from operators.redis.topology.slots import SLOTS
+from shared.kubernetes.client import Obj
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
+from shared.status.resource_metrics import STATES as COMMON
+from tests.unit.redis.steps.test_data_loss_recovery import LOSS
+from tests.unit.redis.steps.test_scaling import JOINED, planned
+from tests.unit.redis.world import At, formed, plan, replica, world
+
+Told = dict[tuple[State, tuple[str, ...]], float | None]
+
+
+def told(status: Obj, **spec: Any) -> Told:
+    obj = {"spec": {"replicas": 6, **spec}, "status": status}
+    return {(state, labels): value for state, value, labels in states(obj)}
+
+
+def of(*at: At, **spec: Any) -> Told:
+    return told(plan(*world(*at)).status, **spec)
+
+
+def test_a_cluster_as_wanted() -> None:
+    assert of(*formed()) == {
+        (DESIRED, ()): 6,
+        (READY, ()): 6,
+        (PAUSED, ()): False,
+        (MASTERS, ()): 3,
+        (SLOT_COUNT, ("served",)): SLOTS,
+        (SLOT_COUNT, ("unserved",)): 0,
+        (SLOTS_LEFT, ()): 0,
+        (RECOVERY_WAITING, ()): False,
+    }
+
+
+def test_slots_of_a_master_that_does_not_serve_are_unserved() -> None:
+    lame, *others = formed()
+    found = of(replace(lame, up=False), *others)
+    assert found[SLOT_COUNT, ("unserved",)] == 5461
+    assert found[SLOT_COUNT, ("served",)] == SLOTS - 5461
+    assert found[READY, ()] == 5
+
+
+def test_slots_whose_keys_are_lost_wait_for_a_person() -> None:
+    found = of(*LOSS)
+    assert found[RECOVERY_WAITING, ()] is True
+    assert found[SLOT_COUNT, ("unserved",)] == 5461
+
+
+def test_slots_on_their_way_are_counted_down() -> None:
+    beginning = planned(*formed(), JOINED, replica(6)).status
+    assert told(beginning)[SLOTS_LEFT, ()] == 4096
+    assert told(beginning | {"migration": beginning["migration"] | {"moved": 4000}})[SLOTS_LEFT, ()] == 96
+
+
+def test_before_it_is_a_cluster_no_slot_is_missing() -> None:
+    found = told({})
+    assert (found[DESIRED, ()], found[READY, ()], found[MASTERS, ()]) == (6, 0, 0)
+    assert not any(state == SLOT_COUNT for state, _ in found)
+
+
+def test_what_a_person_pauses_is_told() -> None:
+    assert told({}, pause=True)[PAUSED, ()] is True
+
+
+def test_every_state_is_listed() -> None:
+    assert {state for state, _ in of(*formed())} - set(COMMON) == set(STATES)

@@ -1,0 +1,104 @@
+"""The names of metrics are a promise: they are documented, and as Prometheus wants them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.metrics import MetricWrapperBase
+
+import operators.etcd.resource_metrics
+import operators.memcached.resource_metrics
+import operators.redis.resource_metrics
+from operators.etcd import __main__ as etcd
+from operators.memcached import __main__ as memcached
+from operators.redis import __main__ as redis
+from shared.cli.options import parse_options
+from shared.observability import metrics
+from shared.runtime.process import Operator
+from shared.status import resource_metrics
+from shared.status.resource_metrics import State
+from tests.support import paths
+
+PAGE = paths.REPOSITORY / "docs/reference/metrics.md"
+OWN = {
+    memcached.OPERATOR.name: operators.memcached.resource_metrics.STATES,
+    etcd.OPERATOR.name: operators.etcd.resource_metrics.STATES,
+    redis.OPERATOR.name: operators.redis.resource_metrics.STATES,
+}
+STATES: tuple[State, ...] = (*resource_metrics.STATES, *(state for own in OWN.values() for state in own))
+METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def labels(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _family(metric: MetricWrapperBase) -> Metric:
+    [family] = metric.describe()
+    return family
+
+
+def row_of(metric: MetricWrapperBase) -> str:
+    """A metric's row: its name is that of its series."""
+    family = _family(metric)
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    return row(f"`{name}`", family.type, labels(metric._labelnames), family.documentation)
+
+
+def documented(title: str) -> list[str]:
+    """The rows of the table under a heading."""
+    [part] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [line for line in part.splitlines() if line.startswith("| `")]
+
+
+def test_every_state_is_documented_as_it_is() -> None:
+    assert documented("States of resources") == [
+        row(f"`{state.name}`", labels(state.labels), state.description) for state in STATES
+    ]
+
+
+def test_every_metric_is_documented_as_it_is() -> None:
+    assert len(METRICS) > 30
+    assert documented("Work of the operators") == sorted(map(row_of, METRICS))
+
+
+def test_every_state_has_a_name_of_its_own() -> None:
+    names = [state.name for state in STATES] + [_family(metric).name for metric in METRICS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
+def test_a_state_is_named_as_prometheus_wants_it(state: State) -> None:
+    assert re.fullmatch(r"platform_(resource|etcd|redis|memcached)_[a-z]+(_[a-z]+)*", state.name)
+    assert not state.name.endswith(("_total", "_count", "_sum", "_bucket")), "these are of counters and histograms"
+    assert not set(state.labels) & {*resource_metrics.RESOURCE, "job", "instance", "le", "quantile"}
+    assert state.name.endswith("_seconds") == ("Unix time" in state.description)
+    assert state.description.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("operator", "with_certificates"),
+    [(memcached.OPERATOR, {"Memcached"}), (etcd.OPERATOR, {"EtcdCluster"}), (redis.OPERATOR, {"RedisCluster"})],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_every_operator_tells_of_its_resources_and_when_their_certificates_end(
+    operator: Operator, with_certificates: set[str]
+) -> None:
+    options = parse_options(operator.name, operator.image_repository, [], {})
+    ends = datetime(2026, 1, 1, tzinfo=UTC)
+    seen = SimpleNamespace(secrets=SimpleNamespace(expires={"tls": ends}))
+    new, formed = {"spec": {"size": 3, "replicas": 3}}, {"spec": {}, "status": {"formed": True}}
+    told = set()
+    for controller in operator.controllers(options):
+        told |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
+        assert list(controller.certificate_ends(seen)) == ([ends] if controller.kind.name in with_certificates else [])
+    assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= told
+    assert told - set(resource_metrics.STATES) == set(OWN[operator.name])

@@ -1,0 +1,187 @@
+"""Spans tell what a reconcile did; without a collector there are none, and nothing of OpenTelemetry is there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from shared.kubernetes.client import Kind, Kube, Obj
+from shared.observability import tracing
+from shared.observability.logs import JsonFormatter
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.plan import Plan, Verdict
+from shared.testing.harness.harness import Harness
+from tests.support.otlp import Collector, collecting
+
+THING = Kind("test.example.com", "v1", "Thing", "things")
+log = logging.getLogger(__name__)
+
+
+async def observe(_: Obj, __: Cache, ___: Kube) -> Obj:
+    log.warning("observing")
+    return {}
+
+
+CONTROLLER: Controller[Obj, Obj] = Controller(
+    operator="thing-operator",
+    kind=THING,
+    owns=(),
+    parse=lambda obj: obj,
+    observe=observe,
+    plan=lambda _, __, ___: Plan((), Verdict(message="All is well."), {}),
+)
+
+
+async def reconciled(*, struck: bool = False) -> None:
+    """One reconcile, by a worker as it is in a process."""
+    harness = Harness(CONTROLLER)
+    harness.apply("a")
+    if struck:
+        harness.server.faults.answer(503)
+    worker = asyncio.create_task(harness.reconciler.work())
+    await asyncio.sleep(0)  # it takes the key
+    harness.queue.close()  # and the status that it writes is no news
+    await harness.queue.rest()
+    worker.cancel()
+
+
+@contextlib.asynccontextmanager
+async def recorded() -> AsyncIterator[dict[str, ReadableSpan]]:
+    """The spans by name, filled when the context is left."""
+    exporter, spans = InMemorySpanExporter(), dict[str, ReadableSpan]()
+    async with tracing.exported("http://unused", "thing-operator", exporter):
+        yield spans
+    spans |= {span.name: span for span in exporter.get_finished_spans()}
+
+
+async def test_a_reconcile_is_a_trace_of_what_it_did() -> None:
+    async with recorded() as spans:
+        await reconciled()
+    assert list(spans) == ["observe", "plan", "PATCH", "reconcile"]
+    root = spans["reconcile"]
+    assert root.parent is None
+    assert root.attributes == {"kind": "Thing", "namespace": "default", "resource": "a", "result": "success"}
+    for part in ("observe", "plan", "PATCH"):
+        parent = spans[part].parent
+        assert parent is not None
+        assert root.context is not None
+        assert parent.span_id == root.context.span_id
+    assert spans["PATCH"].attributes == {"path": THING.path("default", "a", "status")}
+
+
+async def test_a_request_that_fails_is_told_with_its_error() -> None:
+    async with recorded() as spans:
+        await reconciled(struck=True)
+    assert "503" in (spans["PATCH"].status.description or "")
+    assert (spans["reconcile"].attributes or {})["result"] == "error"
+
+
+async def test_a_log_line_names_its_trace() -> None:
+    formatted = list[Obj]()
+    handler = logging.Handler()
+    handler.emit = lambda record: formatted.append(json.loads(JsonFormatter().format(record)))  # type: ignore[method-assign]
+    log.addHandler(handler)
+    try:
+        async with recorded() as spans:
+            await reconciled()
+            log.warning("outside")
+        await reconciled()
+    finally:
+        log.removeHandler(handler)
+    context = spans["reconcile"].context
+    assert context is not None
+    assert [line.get("trace_id") for line in formatted] == [f"{context.trace_id:032x}", None, None]
+
+
+async def test_without_a_collector_there_is_no_span() -> None:
+    async with tracing.exported("", "thing-operator"):
+        with tracing.span("reconcile", resource="a") as span:
+            tracing.note(result="success")
+            assert span is None
+            assert tracing.trace_id() is None
+
+
+def test_without_a_collector_opentelemetry_is_not_even_imported() -> None:
+    code = "import shared.runtime.process, sys; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as server:
+        yield server
+
+
+async def test_spans_arrive_at_a_collector_under_the_operators_name(collector: Collector) -> None:
+    async with tracing.exported(f"{collector.url}/", "thing-operator"):
+        await reconciled()
+    assert collector.paths == ["/v1/traces"]
+    assert {span.service for span in collector.spans} == {"thing-operator"}
+    [root] = [span for span in collector.spans if not span.parent]
+    assert root.name == "reconcile"
+    assert [part.name for part in collector.parts(root)] == ["observe", "plan", "PATCH"]
+
+
+async def test_a_collector_that_does_not_answer_holds_up_no_end(collector: Collector) -> None:
+    collector.hangs = True
+    async with tracing.exported(collector.url, "thing-operator"):
+        await reconciled()
+        before = time.monotonic()
+    assert time.monotonic() - before < tracing.FAREWELL + 1
+
+
+async def test_what_belongs_to_no_reconcile_is_no_trace() -> None:
+    """The renewals of a Lease, every two seconds, would bury the rest."""
+    async with recorded() as spans:
+        harness = Harness(CONTROLLER)
+        await Kube(harness.server, manager="thing-operator").list(THING)
+        with tracing.span("GET") as span:
+            assert span is None
+        with tracing.trace("reconcile"), tracing.span("observe"):
+            pass
+    assert list(spans) == ["observe", "reconcile"]
+
+
+async def test_what_a_reconcile_took_leads_to_its_trace_where_openmetrics_are_asked_for() -> None:
+    async with recorded() as spans:
+        await reconciled()
+    context = spans["reconcile"].context
+    assert context is not None
+    text = generate_latest(REGISTRY).decode()  # type: ignore[no-untyped-call]
+    named = {
+        family.name
+        for family in text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar and sample.exemplar.labels == {"trace_id": f"{context.trace_id:032x}"}
+    }
+    assert named == {
+        "controller_runtime_reconcile_time_seconds",
+        "platform_time_to_ready_seconds",
+        "workqueue_work_duration_seconds",
+    }
+
+
+async def test_a_trace_that_is_not_sampled_is_named_by_no_exemplar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    async with recorded() as spans:
+        with tracing.trace("reconcile"):
+            assert tracing.exemplar() is None
+    assert not spans
+
+
+async def test_without_a_collector_there_is_no_exemplar() -> None:
+    assert tracing.exemplar() is None

@@ -1,0 +1,220 @@
+"""Whatever replicas do at whatever time: who trusts the caBundle can verify whoever serves, and nothing ends in use."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography.x509.verification import VerificationError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.pki import certs, rotation
+from shared.pki.rotation import LIVES, Held, Order, Step, decide
+from shared.pki.serving import SelfMade, held_in
+from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, Life, Wire, made, served_by, verify
+
+SECONDS = LIFE.total_seconds()
+LAG = SECONDS / rotation.PAUSES * 0.8
+"""Until an API server has heard of a change of a caBundle; it must know a new authority before that one signs."""
+
+
+class Witness:
+    """Sees to it that at each moment every replica's certificate is verified with every bundle still in use.
+
+    Args:
+        lag: seconds for which a client may go on with a bundle that is no longer the caBundle.
+    """
+
+    def __init__(self, cluster: Cluster, lag: float) -> None:
+        self._cluster = cluster
+        self._lag = timedelta(seconds=lag)
+        self._bundles: deque[tuple[datetime, str]] = deque()
+        self._served: dict[object, str] = {}
+        self._verified: dict[tuple[str, str], datetime] = {}
+        self.life: Life
+        self.looks_away = False
+        self.certificates: set[str] = set()
+        self.authorities: set[str] = set()
+
+    def look(self) -> None:
+        now, bundle = self._cluster.now, self._cluster.trusted()
+        if bundle and (not self._bundles or self._bundles[-1][1] != bundle):
+            self._bundles.append((now, bundle))
+            self.authorities.add(certs.read(bundle)[0].pem)
+        while len(self._bundles) > 1 and self._bundles[1][0] < now - self._lag:
+            self._bundles.popleft()
+        for replica in self.life.serving if not self.looks_away else ():
+            served = self._leaf(replica)
+            self.certificates.add(served)
+            for since, known in self._bundles:
+                if now >= self._ends(served, known, now):
+                    held = certs.read(served)[0]
+                    pytest.fail(f"at {now - START}: {held} against the bundle since {since - START}")
+
+    def _ends(self, served: str, bundle: str, now: datetime) -> datetime:
+        """Until when a client with a bundle can verify a certificate; the beginning of time if it cannot."""
+        if (served, bundle) not in self._verified:
+            try:
+                verify(served, bundle, now)
+                issuer = {held.subject: held for held in certs.read(bundle)}[certs.read(served)[0].issuer]
+                self._verified[served, bundle] = min(certs.read(served)[0].ends, issuer.ends)
+            except VerificationError:
+                self._verified[served, bundle] = datetime.min.replace(tzinfo=UTC)
+        return self._verified[served, bundle]
+
+    def _leaf(self, replica: SelfMade) -> str:
+        context = replica._current
+        if context not in self._served:
+            self._served[context] = served_by(replica.context)
+        return self._served[context]
+
+
+@contextmanager
+def living(chance: random.Random, *, lag: float, latency: float) -> Iterator[tuple[Cluster, Life, Witness]]:
+    cluster = Cluster()
+    witness = Witness(cluster, lag)
+    life = Life(cluster, chance, witness.look, latency)
+    witness.life = life
+    try:
+        yield cluster, life, witness
+    finally:
+        life.close()
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 3), losses=st.sampled_from([0.0, 0.15]))
+def test_no_client_ever_meets_a_certificate_that_it_cannot_verify(seed: int, count: int, losses: float) -> None:
+    """Replicas come, go and lose requests; one is always there. Two authorities end in the time."""
+    chance = random.Random(seed)
+    with living(chance, lag=LAG, latency=SECONDS / 500) as (cluster, life, witness):
+        for _ in range(count):
+            life.start(cluster.replica(Wire(cluster.server, chance, losses)))
+        while cluster.now < START + 2 * LIVES * LIFE:
+            life.pass_time(chance.uniform(0, SECONDS / 2))
+            if chance.random() < 0.5:
+                successor = cluster.replica(Wire(cluster.server, chance, losses))
+                life.start(successor)
+                life.pass_time(chance.uniform(0, SECONDS / 10))
+                if successor in life.serving:
+                    life.stop(chance.choice(sorted(life.up - {successor}, key=id)))
+        assert len(witness.authorities) >= 3, "authorities followed each other"
+        assert len(witness.certificates) >= 10, "so did certificates"
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32))
+def test_after_any_absence_of_all_replicas_the_next_one_mends_everything(seed: int) -> None:
+    """While nobody is there things end, and whoever comes back in the last seconds is late; but not for long."""
+    chance = random.Random(seed)
+    with living(chance, lag=LAG, latency=SECONDS / 500) as (cluster, life, witness):
+        witness.looks_away = True
+        for _ in range(6):
+            life.start(cluster.replica(Wire(cluster.server, chance, 0.1)))
+            life.pass_time(chance.uniform(0, SECONDS))
+            for replica in list(life.up):
+                life.stop(replica)
+            life.pass_time(chance.uniform(0, (LIVES + 1) * SECONDS))
+        life.start(cluster.replica())
+        life.pass_time(SECONDS / 10)
+        witness.looks_away = False
+        life.pass_time(2 * SECONDS)
+        assert len(life.serving) == 1
+        assert len(witness.certificates) >= 3
+
+
+# The single decisions.
+
+
+async def held_after(*steps: Step, at: datetime = START) -> Held:
+    """What is shared after these steps, one at a time and the next at the same time."""
+    held: Held | None = None
+    for step in steps:
+        ordered = rotation.order(step, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
+        held = held_in(rotation.shared(await made(ordered), held, at))
+    assert held is not None
+    return held
+
+
+def step(held: Held | None, after: float, *, trusted: float | None = 0.0, host: str = HOST, lost: bool = False) -> Step:
+    """What is decided so many seconds after the start, where clients have known the newest one since `trusted`."""
+    since = None if trusted is None else START + timedelta(seconds=trusted)
+    now = START + timedelta(seconds=after)
+    return decide(held, now, hosts=frozenset({host}), trusted=since, lost=lost)[0]
+
+
+async def test_a_serving_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
+    held = await held_after(Step.BEGIN)
+    assert step(None, 0) is Step.BEGIN
+    assert step(held, 0) is Step.KEEP
+    assert step(held, SECONDS * 0.66) is Step.KEEP
+    assert step(held, SECONDS * 0.67) is Step.RENEW
+    assert step(held, SECONDS * 1.5) is Step.RENEW, "and so is one that has ended"
+
+
+async def test_an_authority_has_a_successor_long_before_it_ends() -> None:
+    held = await held_after(Step.BEGIN)
+    renewed = Held(held.authorities, held.key, (await held_after(Step.BEGIN)).serving, "")
+    assert step(held, LIVES * SECONDS) is Step.BEGIN
+    assert renewed.serving is not None
+    at = START + 2.7 * LIFE
+    order = rotation.order(Step.RENEW, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
+    fresh = held_in(rotation.shared(await made(order), held, at))
+    assert step(fresh, 2.7 * SECONDS) is Step.SUCCEED
+
+
+async def test_a_new_authority_signs_only_when_clients_have_known_it_for_a_while() -> None:
+    held = await held_after(Step.BEGIN, Step.SUCCEED)
+    assert held.serving is not None
+    assert len(held.authorities) == 2
+    assert held.serving.issuer == held.authorities[1].subject, "the old one signed once more"
+    assert step(held, 10, trusted=None) is Step.KEEP
+    assert step(held, 10, trusted=0) is Step.KEEP
+    assert step(held, SECONDS * 0.9, trusted=None) is Step.KEEP, "never while a client does not know it"
+    assert step(held, SECONDS / rotation.PAUSES + 1, trusted=0) is Step.RENEW
+    signed = await held_after(Step.BEGIN, Step.SUCCEED, Step.RENEW)
+    assert signed.serving is not None
+    assert signed.serving.issuer == signed.newest.subject
+    assert len(signed.authorities) == 2, "the old one stays until it ends"
+
+
+async def test_an_authority_that_ended_leaves_the_bundle() -> None:
+    held, later = await held_after(Step.BEGIN, Step.SUCCEED), START + (LIVES + 0.1) * LIFE
+    assert len(rotation.shared(await made(_order(held, later)), held, later)["ca.crt"].split("BEGIN")) == 2
+
+
+async def test_what_cannot_be_served_is_made_anew() -> None:
+    held = await held_after(Step.BEGIN)
+    assert step(held, 0, host="other.system.svc") is Step.RENEW
+    assert step(held, 0, lost=True) is Step.SUCCEED
+    assert step(Held(held.authorities, held.key, None, ""), 0) is Step.RENEW
+    stranger = (await held_after(Step.BEGIN)).serving
+    assert step(Held(held.authorities, held.key, stranger, ""), 0) is Step.RENEW
+
+
+async def test_nothing_outlives_who_signed_it() -> None:
+    held = await held_after(Step.BEGIN)
+    late = START + (LIVES - 0.5) * LIFE
+    order = rotation.order(Step.SUCCEED, held, late, name="ours", hosts=frozenset({HOST}), life=LIFE)
+    assert order.ends == held.newest.ends
+    assert order.authority_ends == late + LIVES * LIFE
+
+
+def test_looks_are_rare_for_long_lives_and_many_for_short_ones() -> None:
+    def pause(life: float, left: float) -> float:
+        ends = START + timedelta(seconds=left)
+        begins = ends - timedelta(seconds=life) - rotation.BACKDATED
+        return rotation.pause(certs.Certificate(b"", b"", begins, ends, frozenset(), ""), START).total_seconds()
+
+    assert pause(90 * 86400, 30 * 86400) == 600
+    assert pause(20, 20) == 1.0
+    assert pause(10, 1) == 0.2
+    assert rotation.pause(None, START) == rotation.LONGEST_PAUSE
+
+
+def _order(held: Held, at: datetime) -> Order:
+    return rotation.order(Step.BEGIN, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)

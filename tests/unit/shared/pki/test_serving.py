@@ -1,0 +1,454 @@
+"""Certificates: whose word counts, what is shared, and that nobody notices when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+
+from shared.cli.options import parse_options
+from shared.kubernetes.client import SECRET, Conflict, Forbidden, Kube, NotFound, Request, Response
+from shared.pki import certs
+from shared.pki.ca import authority, issue
+from shared.pki.certs import Pair
+from shared.pki.rotation import LIFETIME, Order
+from shared.pki.serving import Certificates, Mounted, SelfMade, certificates_of, make
+from shared.pki.stores import Memory
+from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
+from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, configuration, made, served_by, verify
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+YEAR = 365 * 86400
+"""Seconds; X.509 writes years in two ways, one until 2049 and one from then on."""
+
+
+def signed(host: str = "localhost", *, days: int = 1) -> tuple[Pair, Pair]:
+    """An authority and a certificate that it signed."""
+    ends = NOW + timedelta(days=days)
+    signer = authority("ca", begins=NOW, ends=ends)
+    return signer, issue(signer, host, begins=NOW, ends=ends, hosts=[host])
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+# What stands in a certificate.
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    begins=st.integers(-18 * YEAR, 230 * YEAR).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+    hosts=st.lists(st.sampled_from(["localhost", "a.b.svc", "127.0.0.1", "fd00::1", "*.example.com"]), unique=True),
+)
+def test_a_certificate_is_read_as_cryptography_reads_it(begins: datetime, hosts: list[str]) -> None:
+    signer = authority("ca", begins=begins, ends=begins + timedelta(days=2))
+    pair = issue(signer, "name", begins=begins, ends=begins + timedelta(days=1), hosts=hosts, client=True)
+    read, other = certs.read(f"# a comment\n{pair.certificate}\n{signer.certificate}")
+    theirs = x509.load_pem_x509_certificate(pair.certificate.encode())
+    assert (read.begins, read.ends) == (theirs.not_valid_before_utc, theirs.not_valid_after_utc)
+    assert read.subject == _inside(theirs.subject.public_bytes())
+    assert read.issuer == other.subject == _inside(theirs.issuer.public_bytes())
+    assert read.hosts == set(hosts)
+    assert certs.read(read.pem) == (read,)
+
+
+def _inside(der: bytes) -> bytes:
+    assert der[1] < 0x80
+    return der[2:]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", signed()[1].key])
+def test_a_text_without_a_certificate_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="there is no certificate"):
+        certs.read(text)
+
+
+@settings(max_examples=60)
+@given(at=st.integers(0, 600), byte=st.integers(0, 255))
+def test_a_broken_certificate_is_an_error_and_nothing_else(at: int, byte: int) -> None:
+    der = bytearray(ssl.PEM_cert_to_DER_cert(_SOUND))
+    der[at % len(der)] = byte
+    with contextlib.suppress(ValueError):
+        certs.read(ssl.DER_cert_to_PEM_cert(bytes(der[: len(der) - at % 2])))
+
+
+_SOUND = signed()[1].certificate
+
+
+def test_a_key_of_another_certificate_does_not_fit() -> None:
+    (_, one), (_, other) = signed(), signed()
+    with pytest.raises(ValueError, match="the key is not the certificate's"):
+        certs.server_context(Pair(one.certificate, other.key))
+    with pytest.raises(ValueError, match="cannot be served with"):
+        certs.server_context(Pair("nonsense", one.key))
+
+
+# Making.
+
+
+async def test_what_is_made_in_a_process_of_its_own_is_as_ordered() -> None:
+    order = Order("ours", ("127.0.0.1", HOST), NOW, NOW + timedelta(days=1), None, NOW + timedelta(days=4))
+    first = await make(order)
+    assert first.authority is not None
+    assert first.serving is not None
+    verify(first.serving.certificate, first.authority.certificate, NOW)
+    again = await make(Order("ours", (HOST,), NOW, NOW + timedelta(days=1), first.authority, None))
+    assert again.authority is None
+    assert again.serving is not None
+    verify(again.serving.certificate, first.authority.certificate, NOW)
+    certs.server_context(again.serving)
+
+
+async def test_what_cannot_be_made_is_told_without_the_key() -> None:
+    broken = Pair(signed()[0].certificate, "-----BEGIN PRIVATE KEY-----\nsecret")
+    with pytest.raises(OSError, match="making a certificate failed") as error:
+        await make(Order("ours", (HOST,), NOW, NOW + timedelta(days=1), broken, None))
+    assert "secret" not in str(error.value)
+
+
+def test_an_operator_does_not_keep_in_memory_what_makes_certificates() -> None:
+    program = "import sys, shared.runtime.process; print('cryptography' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# Serving.
+
+
+class Given(Certificates):
+    """Serves what a test says."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        self.pair = pair
+
+    async def _refresh(self) -> None:
+        self._serve(self.pair)
+
+    def _pause(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_new_connections_get_the_new_certificate_and_open_ones_go_on(version: ssl.TLSVersion) -> None:
+    (first_ca, first), (second_ca, second) = signed(), signed()
+    certificates = Given(first)
+    await certificates.open()
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(line)
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=certificates.context)
+    port = server.sockets[0].getsockname()[1]
+
+    async def connect(signer: Pair) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        trusting = ssl.create_default_context(cadata=signer.certificate)
+        trusting.maximum_version = version
+        return await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
+
+    async def speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"hello\n")
+        return await reader.readline() == b"hello\n"
+
+    before = await connect(first_ca)
+    assert await speaks(*before)
+    certificates.pair = second
+    await certificates.open()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await connect(first_ca)
+    after = await connect(second_ca)
+    assert await speaks(*after)
+    assert await speaks(*before)
+    for _, writer in (before, after):
+        writer.close()
+    server.close()
+
+
+# A directory that somebody else keeps.
+
+
+def put(directory: Path, pair: Pair, bundle: str = "") -> None:
+    (directory / "tls.crt").write_text(pair.certificate)
+    (directory / "tls.key").write_text(pair.key)
+    if bundle:
+        (directory / "ca.crt").write_text(bundle)
+
+
+def metric(sample: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(sample, labels) or 0.0
+
+
+async def eventually(check: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if check():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it did not come")
+
+
+async def test_changed_files_are_taken_up(tmp_path: Path) -> None:
+    (_, first), (_, second) = signed(), signed(days=3)
+    put(tmp_path, first)
+    certificates = Mounted(tmp_path)
+    assert certificates.unready() is not None
+    await certificates.open()
+    assert certificates.unready() is None
+    assert served_by(certificates.context) == first.certificate
+    put(tmp_path, second)
+    await certificates.open()
+    assert served_by(certificates.context) == second.certificate
+    expiry = metric("platform_certificate_expiry_timestamp_seconds", name="serving")
+    assert expiry == (NOW + timedelta(days=3)).timestamp()
+
+
+async def test_halves_that_do_not_fit_are_kept_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.pki.serving.POLL", 0.01)
+    (_, first), (_, second) = signed(), signed()
+    put(tmp_path, first)
+    certificates = Mounted(tmp_path)
+    await certificates.open()
+    errors = metric("certwatcher_read_certificate_errors_total")
+    (tmp_path / "tls.crt").write_text(second.certificate)
+    with caplog.at_level(logging.WARNING):
+        running = asyncio.create_task(certificates.run())
+        await eventually(lambda: metric("certwatcher_read_certificate_errors_total") > errors)
+        assert served_by(certificates.context) == first.certificate
+        (tmp_path / "tls.key").write_text(second.key)
+        await eventually(lambda: served_by(certificates.context) == second.certificate)
+        running.cancel()
+    assert "the key is not the certificate's. Replace both." in caplog.text
+
+
+async def test_an_empty_directory_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"tls\.crt"):
+        await Mounted(tmp_path).open()
+
+
+async def test_a_users_own_authority_becomes_the_bundle(tmp_path: Path, cluster: Cluster) -> None:
+    signer, pair = signed()
+    put(tmp_path, pair, signer.certificate)
+    clients = Clients(Kube(cluster.server, manager="ours"), "ours")
+    certificates = Mounted(tmp_path, clients, lambda: cluster.now)
+    await certificates.open()
+    assert cluster.trusted(MUTATING) == cluster.trusted(VALIDATING) == signer.certificate
+    cluster.server.log.reset()
+    await certificates.open()
+    assert cluster.server.log.silent, "nothing is asked while nothing changed"
+    put(tmp_path, pair, signed()[0].certificate)
+    await certificates.open()
+    assert cluster.trusted() != signer.certificate
+
+
+# Our own, in a Secret.
+
+
+async def test_the_first_replica_makes_what_the_second_serves(cluster: Cluster) -> None:
+    one, other = cluster.replica(), cluster.replica()
+    await one.open()
+    await other.open()
+    assert set(cluster.secret) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+    assert served_by(one.context) == served_by(other.context) == cluster.secret["tls.crt"]
+    assert cluster.trusted(MUTATING) == cluster.trusted(VALIDATING) == cluster.secret["ca.crt"]
+    verify(served_by(one.context), cluster.trusted(), cluster.now)
+    assert one.unready() is None
+    assert other.unready() is None
+
+
+async def test_both_replicas_may_begin_at_once(cluster: Cluster) -> None:
+    one, other = cluster.replica(), cluster.replica()
+    await asyncio.gather(one.open(), other.open())
+    await other.open()
+    await one.open()
+    assert served_by(one.context) == served_by(other.context) == cluster.secret["tls.crt"]
+
+
+async def test_a_secret_that_the_chart_made_empty_is_filled_and_stays_the_charts(cluster: Cluster) -> None:
+    metadata = {"name": "ours-certificates", "namespace": "system", "labels": {"app": "ours"}}
+    cluster.chart.apply(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"})
+    await cluster.replica().open()
+    secret = cluster.secret
+    cluster.chart.apply(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"})
+    assert cluster.secret == secret
+
+
+async def test_a_look_while_nothing_is_due_writes_nothing_and_reads_three_objects(cluster: Cluster) -> None:
+    replica = cluster.replica(life=LIFETIME)
+    await replica.open()
+    cluster.server.log.reset()
+    await replica.open()
+    assert cluster.server.log.all_writes == []
+    assert cluster.server.log.reads == {"GET": 3}
+    assert replica._pause() == 600
+
+
+async def test_a_wiped_bundle_is_put_back_and_only_that(cluster: Cluster) -> None:
+    replica = cluster.replica()
+    await replica.open()
+    bundle = cluster.trusted()
+    for kind in (MUTATING, VALIDATING):
+        before = cluster.chart.get(kind, None, "ours")
+        cluster.chart.update(kind, configuration(kind) | {"metadata": before["metadata"]})
+        assert cluster.trusted(kind) == ""
+    await replica.open()
+    for kind in (MUTATING, VALIDATING):
+        assert cluster.trusted(kind) == bundle
+        (webhook,) = cluster.chart.get(kind, None, "ours")["webhooks"]
+        webhook["clientConfig"].pop("caBundle")
+        assert [webhook] == configuration(kind)["webhooks"]
+
+
+async def test_a_deleted_secret_is_a_gentle_rotation(cluster: Cluster) -> None:
+    replica = cluster.replica()
+    await replica.open()
+    old = cluster.secret
+    cluster.chart.delete(SECRET, "system", "ours-certificates")
+    await replica.open()
+    assert cluster.secret["ca.key"] != old["ca.key"]
+    assert cluster.trusted() == cluster.secret["ca.crt"]
+    assert cluster.trusted().endswith(old["ca.crt"]), "who serves as before is trusted as before"
+    verify(served_by(replica.context), old["ca.crt"], cluster.now)
+    cluster.now += LIFE / 10
+    await replica.open()
+    with pytest.raises(x509.verification.VerificationError):
+        verify(served_by(replica.context), old["ca.crt"], cluster.now)
+    verify(served_by(replica.context), cluster.trusted(), cluster.now)
+
+
+@pytest.mark.parametrize("spoiled", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+async def test_a_spoiled_secret_is_mended(cluster: Cluster, spoiled: str) -> None:
+    await cluster.replica().open()
+    cluster.chart.merge(SECRET, "system", "ours-certificates", {"data": {spoiled: "Z2FyYmFnZQ=="}})
+    replica = cluster.replica()
+    await replica.open()
+    verify(served_by(replica.context), cluster.trusted(), cluster.now)
+    certs.server_context(Pair(cluster.secret["ca.crt"], cluster.secret["ca.key"]))
+    certs.server_context(Pair(cluster.secret["tls.crt"], cluster.secret["tls.key"]))
+
+
+async def test_until_the_configurations_are_there_a_replica_serves_and_is_not_ready(cluster: Cluster) -> None:
+    was = cluster.chart.get(VALIDATING, None, "ours")
+    cluster.chart.delete(VALIDATING, None, "ours")
+    replica = cluster.replica()
+    await replica.open()
+    assert replica.unready() is not None
+    assert served_by(replica.context) == cluster.secret["tls.crt"]
+    cluster.chart.create(VALIDATING, configuration(VALIDATING))
+    await replica.open()
+    assert replica.unready() is None
+    assert cluster.chart.get(VALIDATING, None, "ours")["metadata"]["uid"] != was["metadata"]["uid"]
+
+
+async def test_no_configuration_is_made_where_it_went_meanwhile(cluster: Cluster) -> None:
+    clients = Clients(Kube(cluster.server, manager="ours"), "ours")
+    seen = await clients.look()
+    for kind in (MUTATING, VALIDATING):
+        cluster.chart.delete(kind, None, "ours")
+    with pytest.raises(Conflict):
+        await clients.teach(seen, "bundle")
+    with pytest.raises(NotFound):
+        cluster.chart.get(MUTATING, None, "ours")
+
+
+async def test_an_older_bundle_that_comes_late_does_not_take_a_newer_ones_place(cluster: Cluster) -> None:
+    clients = Clients(Kube(cluster.server, manager="ours"), "ours")
+    seen = await clients.look()
+    await clients.teach(seen, "newer")
+    with pytest.raises(Conflict):
+        await clients.teach(seen, "older")
+    assert cluster.trusted() == "newer"
+
+
+async def test_the_loser_of_a_race_takes_what_the_winner_made(cluster: Cluster) -> None:
+    one = cluster.replica()
+    await one.open()
+
+    class Slow:
+        """The way of another replica, whose first write comes after one's."""
+
+        won = False
+
+        async def request(self, request: Request) -> Response:
+            if request.method == "PATCH" and not self.won:
+                self.won = True
+                await one.open()
+            return await cluster.server.request(request)
+
+    cluster.now += 0.7 * LIFE
+    other = cluster.replica(Slow())
+    cluster.server.log.reset()
+    await other.open()
+    assert served_by(other.context) == served_by(one.context) == cluster.secret["tls.crt"]
+    assert len(cluster.server.log.writes("Secret", changed=True)) == 1
+    assert len(cluster.server.log.writes("Secret", changed=False)) == 1
+
+
+async def test_without_rights_it_says_which_are_missing(cluster: Cluster) -> None:
+    class Refusing:
+        async def request(self, request: Request) -> Response:
+            return Response(403, {"message": f'secrets "ours" is forbidden: cannot {request.method}'})
+
+    replica = cluster.replica(Refusing())
+    with pytest.raises(Forbidden, match="cannot GET"):
+        await replica.open()
+
+
+async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None:
+    certificates = SelfMade(
+        Memory(), name="ours", hosts=frozenset({HOST}), life=LIFE, clock=lambda: cluster.now, maker=made
+    )
+    await certificates.open()
+    first = served_by(certificates.context)
+    cluster.now += 0.7 * LIFE
+    await certificates.open()
+    assert served_by(certificates.context) != first
+    assert certs.read(served_by(certificates.context))[0].ends >= START + 1.7 * LIFE - timedelta(seconds=1)
+    assert cluster.server.log.silent
+
+
+# What flags ask for.
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        ([], SelfMade),
+        (["--certificates=self:system/ours", "--webhook-configurations=ours"], SelfMade),
+        (["--certificates=/etc/certificates"], Mounted),
+    ],
+)
+def test_a_flag_says_where_the_certificate_comes_from(cluster: Cluster, flags: list[str], kind: type) -> None:
+    options = parse_options("ours", "", flags, {})
+    assert type(certificates_of(options, Kube(cluster.server, manager="ours"))) is kind
+
+
+@pytest.mark.parametrize(
+    ("flag", "because"),
+    [
+        ("--certificates=self:ours", "write self:NAMESPACE/NAME"),
+        ("--certificate-lifetime=5", "Give at least 20"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_refused(flag: str, because: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_options("ours", "", [flag], {})
+    assert because in capsys.readouterr().err
