@@ -13,7 +13,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import DEPLOYMENT, SERVICE, Obj
-from shared.testing.faults.faults import Faults, requests, writes
+from shared.testing.faults import Faults, requests, writes
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 

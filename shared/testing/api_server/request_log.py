@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shared.kubernetes.client import Response
 from shared.runtime.plan import Call
 from shared.testing.api_server.requests import Aimed
-from shared.testing.faults.faults import CALL, WRITES
+from shared.testing.faults import CALL, WRITES
 
 
 class Write(NamedTuple):

@@ -34,7 +34,7 @@ from shared.testing.api_server.write_rules import (
     require_home,
     require_match,
 )
-from shared.testing.faults import faults
+from shared.testing import faults
 
 
 class ApiServer:

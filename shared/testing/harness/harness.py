@@ -15,7 +15,7 @@ from shared.runtime.queue import Key, Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.testing.api_server.server import ApiServer
-from shared.testing.faults.faults import CALL, strike
+from shared.testing.faults import CALL, strike
 from shared.testing.kubelet.workloads import Workloads
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

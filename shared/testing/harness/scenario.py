@@ -20,7 +20,7 @@ A scenario of the next operator is a dozen lines:
 
 After each step the operator, Kubernetes' controllers and the garbage collector come to rest, unless it is one of
 `at_once(...)` or `hurried`; during those of `away(...)` there is no operator. A step of another kind is a function:
-`Step("what happens", lambda stage: stage.database.partition("a", "b"))`. `shared.testing.faults.disturbance` tells
+`Step("what happens", lambda stage: stage.database.partition("a", "b"))`. `shared.testing.harness.disturbance` tells
 what can go wrong meanwhile, and `shared.testing.harness.sweep` what must hold all the same.
 """
 

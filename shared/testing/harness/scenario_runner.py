@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from shared.kubernetes.client import EVENT, AlreadyExists, NotFound
 from shared.testing.api_server.server import ApiServer
-from shared.testing.faults.faults import CALL, Crash
+from shared.testing.faults import CALL, Crash
 from shared.testing.harness.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
 from shared.testing.harness.outcome import Done, Named, Outcome
 from shared.testing.harness.scenario import Clock, Simulated, Stage, Step, Subject, Timed, Unsafe

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shared.kubernetes.client import KubeError
 from shared.runtime import reconciler
-from shared.testing.faults.disturbance import Disturbance, Overwritten
+from shared.testing.harness.disturbance import Disturbance, Overwritten
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import Course, panics
 from shared.testing.harness.scenario import Scenario, Subject, Unsafe

@@ -21,7 +21,7 @@ from shared.kubernetes.client import Kind, Request, Response, Transport, Unavail
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.runtime import process
 from shared.runtime.process import Process
-from shared.testing.faults.faults import WRITES, Crash, Faults, strike
+from shared.testing.faults import WRITES, Crash, Faults, strike
 from tests.unit.memcached.fake_servers import Fleet
 
 NAME = "memcached-operator"

@@ -15,7 +15,7 @@ from shared.kubernetes.client import POD, Kind, KubeError
 from shared.runtime import process
 from shared.status import conditions
 from shared.testing.api_server import garbage_collector
-from shared.testing.faults.faults import Faults, writes
+from shared.testing.faults import Faults, writes
 from shared.testing.harness.outcome import HISTORY, Done, Named, Outcome, Reference
 from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import Scenario, Stage, Step, Unsafe

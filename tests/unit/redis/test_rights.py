@@ -11,7 +11,7 @@ from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import Obj
 from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.api_server.request_log import Write
-from shared.testing.faults.faults import CALL
+from shared.testing.faults import CALL
 from shared.testing.harness.scenario import Scenario, Step
 from shared.testing.harness.scenario_runner import Play, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster

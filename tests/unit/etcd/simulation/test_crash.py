@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep

@@ -21,7 +21,7 @@ from operators.etcd.plan import Planner
 from operators.etcd.steps import quorum_recovery, rolling_update
 from shared.kubernetes.client import POD
 from shared.runtime.plan import Apply, Step
-from shared.testing.faults.disturbance import DISTURBANCES
+from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from shared.kubernetes.client import Request
-from shared.testing.faults.disturbance import Disturbance
-from shared.testing.faults.faults import CALL, Crash
+from shared.testing.faults import CALL, Crash
+from shared.testing.harness.disturbance import Disturbance
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario

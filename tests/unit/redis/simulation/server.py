@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.server import Access, Command, Denied, Endpoint, Loading, Refused, Unreachable
-from shared.testing.faults.faults import Crash
+from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
 

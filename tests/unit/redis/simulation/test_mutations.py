@@ -20,7 +20,7 @@ from operators.redis.plan import Planner
 from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
 from shared.kubernetes.client import POD
 from shared.runtime.plan import PASS, Apply, Step
-from shared.testing.faults.disturbance import DISTURBANCES
+from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep

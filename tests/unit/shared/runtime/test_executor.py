@@ -29,7 +29,7 @@ from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
 from shared.status import conditions
-from shared.testing.faults.faults import requests
+from shared.testing.faults import requests
 from shared.testing.harness.harness import NAMESPACE, Harness
 
 BOX = Kind("example.com", "v1", "Box", "boxes")

@@ -16,7 +16,7 @@ from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Kube, Obj, Reques
 from shared.runtime.leader_election import Fence, Leadership, Sight, Times, claim, release, unopposed
 from shared.status.events import Recorder
 from shared.testing import ApiServer
-from shared.testing.faults.faults import requests
+from shared.testing.faults import requests
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES = Times(lease_duration=1, renew_deadline=0.4, retry_period=0.05)

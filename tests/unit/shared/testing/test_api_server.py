@@ -26,7 +26,7 @@ from shared.kubernetes.client import (
 from shared.testing import ApiServer, Crash, Served, reads
 from shared.testing.api_server.kinds import CONFIG_MAP, NAMESPACE
 from shared.testing.api_server.requests import merge_patch, selects
-from shared.testing.faults.faults import requests
+from shared.testing.faults import requests
 from tests.support import paths
 from tests.support.api_server_scenarios import STORIES, WIDGET, config_map, deployment, service, tell, widget
 

@@ -11,7 +11,7 @@ import pytest
 from shared.kubernetes.client import SERVICE
 from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.api_server.kinds import CONFIG_MAP
-from shared.testing.faults.disturbance import DISTURBANCES, Disturbance
+from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.outcome import Outcome, Reference
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Subject, Unsafe, apply, at_once, away, delete, edit, later

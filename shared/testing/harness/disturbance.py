@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from shared.kubernetes.client import Kind, Obj, resource_version
-from shared.testing.faults.faults import Crash, Faults
+from shared.testing.faults import Crash, Faults
 from shared.testing.harness.harness import View, look
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import Course

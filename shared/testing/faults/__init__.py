@@ -1,1 +1,0 @@
-"""Faults that the crash harness injects."""
