@@ -19,7 +19,7 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from operators.memcached.api.resource import API
 from shared.api.crd import to_dict
-from shared.kubernetes.client import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
+from shared.kubernetes.kinds import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
 from shared.kubernetes.transport import BURST
 
 NAMESPACE = "default"

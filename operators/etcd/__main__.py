@@ -28,10 +28,11 @@ else:
     from operators.etcd.plan import Planner
     from operators.etcd.resource_metrics import backup_states, cluster_states
     from operators.etcd.settings import Settings
-    from shared.cli.options import Options
-    from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+    from shared.cli.main import main
+    from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
     from shared.runtime import process
     from shared.runtime.controller import Controller
+    from shared.runtime.options import Options
 
 
 def settings_of(options: Options) -> Settings:
@@ -96,4 +97,4 @@ OPERATOR = process.Operator(
 )
 
 if __name__ == "__main__":
-    process.main(OPERATOR, package=operators)
+    main(OPERATOR, package=operators)

@@ -15,7 +15,7 @@ import aiohttp
 from operators.etcd.api.resource import API
 from shared.cli import check
 from shared.cli.check import Check, Failed, NotYet
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 KEY = "platform-check"
 

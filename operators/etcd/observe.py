@@ -13,7 +13,7 @@ from operators.etcd.membership.bootstrap import REFUSED
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import CONTAINER
 from operators.etcd.security.secrets import Secrets
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
 LAG = 5000

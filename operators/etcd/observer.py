@@ -26,19 +26,11 @@ from operators.etcd.steps.corruption import suspected
 from operators.etcd.steps.credentials import former
 from operators.etcd.steps.quorum_recovery import successor
 from shared.kubernetes import ownership
-from shared.kubernetes.client import (
-    DISRUPTION_BUDGET,
-    PERSISTENT_VOLUME_CLAIM,
-    POD,
-    STATEFUL_SET,
-    Kind,
-    Kube,
-    NotFound,
-    Obj,
-)
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
 

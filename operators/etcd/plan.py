@@ -52,9 +52,10 @@ from operators.etcd.steps.rolling_update import (
     roll_outdated_pods,
     who_is_down,
 )
-from shared.kubernetes.client import STATEFUL_SET
-from shared.runtime.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
+from shared.kubernetes.kinds import STATEFUL_SET
+from shared.runtime.plan import PASS, Apply, Plan, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
+from shared.status.verdict import Progress
 
 CREATING, RESTORING, SCALING, UPDATING, DEGRADED = "Creating", "Restoring", "Scaling", "Updating", "Degraded"
 RUNNING, PAUSED, FAILED = "Running", "Paused", "Failed"

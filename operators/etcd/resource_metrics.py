@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from operators.etcd.api.backup import COMPLETE
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State, timestamp
 
 MEMBERS = State(

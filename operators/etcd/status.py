@@ -21,7 +21,7 @@ from operators.etcd.objects.resources import COMPONENT
 from operators.etcd.observe import Observed, Place
 from operators.etcd.settings import Settings
 from operators.etcd.steps import maintenance, quorum_recovery
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 
 NOISE = 0.1

@@ -22,10 +22,11 @@ else:
     from operators.memcached.plan import Planner
     from operators.memcached.resource_metrics import states
     from operators.memcached.security import certificates
-    from shared.cli.options import Options
-    from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
+    from shared.cli.main import main
+    from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
     from shared.runtime import process
     from shared.runtime.controller import Controller
+    from shared.runtime.options import Options
 
 
 def controller(
@@ -65,4 +66,4 @@ OPERATOR = process.Operator(
 )
 
 if __name__ == "__main__":
-    process.main(OPERATOR, package=operators)
+    main(OPERATOR, package=operators)

@@ -11,7 +11,7 @@ import secrets
 from operators.memcached.api.resource import API
 from shared.cli import check
 from shared.cli.check import Check, Failed
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 ANSWER = 10.0
 """Seconds that a server may take to answer."""

@@ -12,12 +12,11 @@ from operators.memcached.objects.pod import CONTAINER
 from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.security.certificates import Connect, Served, served
 from operators.memcached.security.secrets import Secrets, read
-from shared.kubernetes import ownership
-from shared.kubernetes.client import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Kind, Kube, Obj
+from shared.kubernetes import accessors, ownership
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
-from shared.status import conditions
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Crew:
 
         A StatefulSet says so in events alone.
         """
-        failure = conditions.condition(self.workload or {}, "ReplicaFailure")
+        failure = accessors.condition(self.workload or {}, "ReplicaFailure")
         if failure.get("status") != "True":
             return ""
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")

@@ -11,10 +11,11 @@ from operators.memcached.objects import resources
 from operators.memcached.observe import Observed
 from operators.memcached.security.certificates import PATIENCE, RefreshCertificates
 from shared.api.image import Image
-from shared.kubernetes.client import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text
-from shared.runtime.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
+from shared.runtime.plan import PASS, Apply, Delete, Plan, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
+from shared.status.verdict import Progress, Verdict
 from shared.steps import provisioning
 
 CREATING, SCALING, UPDATING, DEGRADED = "Creating", "Scaling", "Updating", "Degraded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operators.memcached.api.resource import default
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
 STATES: tuple[State, ...] = ()

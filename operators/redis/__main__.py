@@ -14,10 +14,11 @@ from operators.redis.observer import observer
 from operators.redis.plan import Planner
 from operators.redis.resource_metrics import states
 from operators.redis.settings import Settings
-from shared.cli.options import Options
-from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.cli.main import main
+from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.runtime import process
 from shared.runtime.controller import Controller
+from shared.runtime.options import Options
 
 
 def settings_of(options: Options) -> Settings:
@@ -60,4 +61,4 @@ OPERATOR = process.Operator(
 )
 
 if __name__ == "__main__":
-    process.main(OPERATOR, package=operators)
+    main(OPERATOR, package=operators)

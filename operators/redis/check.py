@@ -14,7 +14,7 @@ from operators.redis.client.connection import connect
 from operators.redis.client.server import Access, Endpoint, Refused, Server, Unreachable
 from shared.cli import check
 from shared.cli.check import Check, Failed, NotYet
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 KEYS = tuple(f"platform-check-{number}" for number in range(12))
 """So many that each of three masters has some."""

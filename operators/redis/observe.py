@@ -16,9 +16,9 @@ from operators.redis.client.responses import Said
 from operators.redis.objects.resources import CONTAINER
 from operators.redis.security.secrets import Secrets
 from operators.redis.topology.cluster_view import Seen, View
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
-from shared.kubernetes.secrets import Problem
+from shared.pki.secret_checks import Problem
 
 LINGER = timedelta(seconds=5)
 """How long a node that gave away its slots goes on running, so that clients are told MOVED and do not meet silence."""

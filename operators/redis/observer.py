@@ -26,21 +26,21 @@ from operators.redis.objects.resources import COMPONENT
 from operators.redis.observe import ConfigTemplate, Observed, Place
 from operators.redis.security.secrets import read
 from shared.kubernetes import ownership
-from shared.kubernetes.client import (
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     STATEFUL_SET,
+    Key,
     Kind,
-    Kube,
-    NotFound,
     Obj,
 )
 from shared.kubernetes.pods import Pod
-from shared.kubernetes.secrets import Problem
+from shared.pki.secret_checks import Problem
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 

@@ -62,9 +62,10 @@ from operators.redis.steps.scaling import (
 )
 from operators.redis.topology.placement import violations
 from operators.redis.topology.view_conflicts import brief
-from shared.kubernetes.client import STATEFUL_SET
-from shared.runtime.plan import PASS, Apply, Plan, Progress, Step, StepOf, follow, refuse
+from shared.kubernetes.kinds import STATEFUL_SET
+from shared.runtime.plan import PASS, Apply, Plan, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
+from shared.status.verdict import Progress
 
 CREATING, SCALING, UPGRADING, RUNNING, FAILED = "Creating", "Scaling", "Upgrading", "Running", "Failed"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from operators.redis.api.status import recorded_nodes
 from operators.redis.topology.slots import SLOTS, Slots
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
 MASTERS = State("platform_redis_masters", "Masters of a RedisCluster that own slots.")

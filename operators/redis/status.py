@@ -18,9 +18,9 @@ from operators.redis.settings import Settings
 from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
 from operators.redis.steps.membership_repair import recorded_node
 from operators.redis.steps.rolling_update import running
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
-from shared.runtime.plan import Verdict
+from shared.status.verdict import Verdict
 
 SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting", "Syncing", "Joining"
 """What a node is doing, in one word."""

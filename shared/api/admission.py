@@ -24,7 +24,7 @@ from typing import Any
 from aiohttp import web
 
 from shared.api.spec import Admission
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
 from shared.observability.endpoints import Handler
 

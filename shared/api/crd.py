@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from shared.api.spec import Rule
-from shared.kubernetes.client import CRD, Kind, Obj
+from shared.kubernetes.kinds import CRD, Kind, Obj
 
 HEADER = "# Generated from the operator's api.py by `make manifests`. Do not edit.\n"
 

@@ -17,7 +17,7 @@ from pydantic.config import JsonDict
 
 from shared.api.spec import INT32, INT64, Name, Rule, SpecModel, as_object
 from shared.kubernetes import ownership
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
 _QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from shared.api import crd
 from shared.api.crd import Resource
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 HEADER = "<!-- Generated from the operator's api.py by `make manifests`. Do not edit. -->\n"
 

@@ -16,8 +16,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from pydantic_core import CoreSchema
 
-from shared.kubernetes.client import Kind, Obj
-from shared.status import conditions
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Kind, Obj
 
 INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}
@@ -184,7 +184,7 @@ class CustomResource(Generic[Spec]):
     @property
     def changed(self) -> bool:
         """Whether the spec changed since the status was written."""
-        return not conditions.is_current(self.obj)
+        return not accessors.is_current(self.obj)
 
 
 def broken(model: SpecModel, at: str, before: SpecModel | None = None) -> list[str]:

@@ -14,7 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared.kubernetes.client import AlreadyExists, Kind, Kube, KubeError, NotFound, Obj, Unavailable
+from shared.kubernetes import accessors
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import AlreadyExists, KubeError, NotFound, Unavailable
+from shared.kubernetes.kinds import Kind, Obj
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.observability import logs
 from shared.status import conditions
@@ -98,10 +101,10 @@ class Check:
 
     async def _ready(self, kube: Kube, namespace: str, name: str) -> Obj:
         seen = await kube.get(self.kind, namespace, name)
-        if conditions.is_current(seen) and conditions.is_true(seen, conditions.READY):
+        if accessors.is_current(seen) and accessors.is_true(seen, conditions.READY):
             return seen
         said = (
-            conditions.condition(seen, conditions.READY).get("message")
+            accessors.condition(seen, conditions.READY).get("message")
             or "No operator has said anything of it: see its log."
         )
         raise NotYet(f"{self.kind.name} {namespace}/{name} is not Ready: {said}")

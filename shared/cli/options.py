@@ -6,83 +6,13 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from shared.kubernetes.client import SERVICE_ACCOUNT
 from shared.observability import logs
+from shared.runtime.options import Options
 
 SHORTEST_LIFETIME = 20
 """Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How an operator runs. Times are in seconds; an address is host:port, :port for every address, or "0" for none.
-
-    Attributes:
-        operator_name: field manager, component of events and value of the managed-by label.
-        namespaces: namespaces to serve; empty for all.
-        kubeconfig: path of a kubeconfig; empty for the pod's service account or the default file.
-        resync: time between full re-reads, spread by jitter.
-        workers: resources handled at once.
-        install_crds: whether to apply the operator's own CRDs at start.
-        leader_elect: whether one replica at a time works, and the others stand by.
-        leader_elect_namespace: where the Lease is.
-        lease_duration: how long after the last renewal another replica may take over.
-        renew_deadline: how long after the last renewal a leader stops working.
-        retry_period: time between tries to take the Lease, or to renew it after a failure.
-        create_timeout: how long servers may take to become ready before that is told as a failure.
-        upgrade_timeout: the same for a change that replaces them.
-        metrics_address: address of /metrics.
-        metrics_secure: whether /metrics speaks TLS, and only to those whom the API server lets GET /metrics.
-        probe_address: address of /healthz and /readyz.
-        webhook_address: address of the webhooks.
-        certificates: where serving certificates come from (certificates.py): self:NAMESPACE/SECRET, or a directory;
-            empty for one made at start.
-        certificate_hosts: DNS names and IP addresses that a certificate of our own making is for.
-        certificate_lifetime: how long it is valid.
-        password_overlap: how long a database's former password is good still, once the new one is used.
-        webhook_configurations: name of the Mutating- and of the ValidatingWebhookConfiguration whose caBundle is kept;
-            empty where that is somebody else's to do.
-        image_repository: where operand images come from if a resource names only a version.
-        agent_image: the image of what the operator puts beside or before its databases: the operator's own, as its
-            chart says; empty if none is known.
-        otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty for no tracing.
-        profiling: whether to answer profiles on loopback (profiling.py).
-        known_operators: print the operators that this installation holds, and end.
-        command: "run"; "crd" prints the CRD, "reference" its reference page in Markdown.
-    """
-
-    operator_name: str
-    namespaces: tuple[str, ...]
-    kubeconfig: str
-    resync: float
-    workers: int
-    install_crds: bool
-    leader_elect: bool
-    leader_elect_namespace: str
-    lease_duration: int
-    renew_deadline: float
-    retry_period: float
-    create_timeout: float
-    upgrade_timeout: float
-    metrics_address: str
-    metrics_secure: bool
-    probe_address: str
-    webhook_address: str
-    certificates: str
-    certificate_hosts: tuple[str, ...]
-    certificate_lifetime: float
-    password_overlap: float
-    webhook_configurations: str
-    log_level: str
-    log_format: str
-    image_repository: str
-    agent_image: str
-    otlp_endpoint: str
-    profiling: bool
-    known_operators: bool
-    command: str
 
 
 def parse_options(

@@ -6,123 +6,29 @@ Objects are what the API server speaks: JSON as dicts. `Transport` is the one se
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from shared.kubernetes.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import tracing
-
-Obj = dict[str, Any]
-"""A Kubernetes object, or a part of one, as JSON."""
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its credentials and its namespace."""
-
-
-class KubeError(Exception):
-    """A request that the API server did not fulfil.
-
-    KubeError
-    ├── Unavailable        try again: 429, 5xx, no answer in time, no connection
-    ├── Conflict           409: what the request was based on is no longer so; look again, then decide
-    │   └── AlreadyExists  409 on creation: the name is taken
-    └── Refused            the same request will never succeed
-        ├── NotFound       404
-        ├── Forbidden      401, 403: credentials or RBAC
-        └── Invalid        400, 422: schema, CEL or admission says what is wrong
-
-    Attributes:
-        status: HTTP status, 0 where no answer came.
-        retry_after: seconds the server asked to wait, if it did.
-    """
-
-    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.retry_after = retry_after
-
-
-class Unavailable(KubeError):
-    """The server could not answer now."""
-
-
-class Conflict(KubeError):
-    """The object changed, or a precondition on its UID or resourceVersion failed."""
-
-
-class AlreadyExists(Conflict):
-    """The name is taken."""
-
-
-class Refused(KubeError):
-    """Only a different request can succeed."""
-
-
-class NotFound(Refused):
-    """No such object, or no such resource served."""
-
-
-class Forbidden(Refused):
-    """Credentials or RBAC do not allow it."""
-
-
-class Invalid(Refused):
-    """The schema, a CEL rule or admission refused the object; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of object and where the API server keeps it.
-
-    Attributes:
-        group: API group, empty for the core group.
-        version: served version, such as `v1`.
-        name: the kind's name, such as `Deployment`.
-        plural: its resource name in URLs, such as `deployments`.
-        namespaced: whether objects live in namespaces.
-    """
-
-    group: str
-    version: str
-    name: str
-    plural: str
-    namespaced: bool = True
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """URL path of the collection, an object, or an object's subresource."""
-        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
-        if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        parts += [part for part in (name, subresource) if part]
-        return "/".join(parts)
-
-    def __str__(self) -> str:
-        return self.name
-
-
-DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
-STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
-SERVICE = Kind("", "v1", "Service", "services")
-POD = Kind("", "v1", "Pod", "pods")
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
-SECRET = Kind("", "v1", "Secret", "secrets")
-STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
-PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-EVENT = Kind("", "v1", "Event", "events")
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,21 +196,3 @@ def complete(kind: Kind, listing: Obj) -> Obj:
         item.setdefault("apiVersion", kind.api_version)
         item.setdefault("kind", kind.name)
     return listing
-
-
-def resource_version(obj: Obj) -> int:
-    """An object's resourceVersion as a number: larger is newer (comparable since Kubernetes 1.35, KEP-5504).
-
-    Before that the numbers were opaque in word but ordered in every released API server.
-    """
-    return int(obj["metadata"].get("resourceVersion") or 0)
-
-
-def annotation(obj: Obj | None, name: str) -> str:
-    """What an object's annotation says; empty where there is none."""
-    return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, ""))
-
-
-def now_rfc3339() -> str:
-    """The wall clock as Kubernetes writes times."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

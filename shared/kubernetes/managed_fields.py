@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})

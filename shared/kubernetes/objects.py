@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 
 def service_port(name: str, number: int) -> Obj:

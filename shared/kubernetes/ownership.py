@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.kubernetes.client import Kind, Obj
-from shared.runtime.queue import Key
+from shared.kubernetes.kinds import Key, Kind, Obj
 
 NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.kubernetes import ownership
-from shared.kubernetes.client import Obj, annotation
-from shared.status import conditions
+from shared.kubernetes import accessors, ownership
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
 
 NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
 """Reasons of a waiting container that are no trouble."""
@@ -97,7 +97,7 @@ def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
 
     Only where containers are what it lacks: those of a pod whose node is lost still say that they are ready.
     """
-    ready = conditions.condition(obj, "Ready")
+    ready = accessors.condition(obj, "Ready")
     if ready.get("status") == "True":
         return True
     if not container or ready.get("reason") != "ContainersNotReady":
@@ -106,7 +106,7 @@ def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
 
 
 def _trouble(obj: Obj, reported: Obj) -> str:
-    scheduled = conditions.condition(obj, "PodScheduled")
+    scheduled = accessors.condition(obj, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".strip(": ")
     containers = [*(reported.get("initContainerStatuses") or ()), *(reported.get("containerStatuses") or ())]

@@ -22,7 +22,8 @@ from kubernetes.aio import config
 from kubernetes.aio.client import Configuration as Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from shared.kubernetes.client import SERVICE_ACCOUNT, KubeError, Request, Response, Transport, Unavailable
+from shared.kubernetes.client import SERVICE_ACCOUNT, Request, Response, Transport
+from shared.kubernetes.errors import KubeError, Unavailable
 from shared.observability import metrics
 
 AGENT = "platform-operators"

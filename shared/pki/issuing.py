@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from shared.kubernetes.client import SECRET, Obj
+from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.ownership import Owner, require_ours
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pki import rotation

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from shared.api.spec import Issuer
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki import certs

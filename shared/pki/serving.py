@@ -32,13 +32,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shared.cli.options import Options
-from shared.kubernetes.client import Conflict, Kind, Kube, KubeError, Obj
+from shared.kubernetes.errors import Conflict, KubeError
+from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import metrics
 from shared.pki import certs, rotation
 from shared.pki.certs import Pair
 from shared.pki.rotation import Held, Made, Order, Step
-from shared.pki.stores import Memory, SharedSecret, Store
+from shared.pki.stores import Store
 from shared.pki.trust_bundle import Clients
 
 log = logging.getLogger(__name__)
@@ -330,14 +330,3 @@ def held_in(content: Mapping[str, str]) -> Held | None:
     except ValueError:
         return Held(authorities, content["ca.key"], None, "")
     return Held(authorities, content["ca.key"], serving, key)
-
-
-def certificates_of(options: Options, kube: Kube) -> Certificates:
-    """The certificate that the options ask for."""
-    clients = Clients(kube, options.webhook_configurations) if options.webhook_configurations else None
-    source, ours = options.certificates, options.certificates.startswith("self:")
-    if source and not ours:
-        return Mounted(Path(source), clients)
-    store: Store = SharedSecret(kube, *source.removeprefix("self:").split("/")) if ours else Memory()
-    hosts, life = frozenset(options.certificate_hosts), timedelta(seconds=options.certificate_lifetime)
-    return SelfMade(store, clients, name=options.operator_name, hosts=hosts, life=life)

@@ -7,7 +7,9 @@ import binascii
 from collections.abc import Mapping
 from typing import Protocol
 
-from shared.kubernetes.client import SECRET, Kube, NotFound
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import SECRET
 
 
 class Store(Protocol):

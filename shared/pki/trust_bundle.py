@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import logging
 
-from shared.kubernetes.client import Kind, Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Kind, Obj
 
 log = logging.getLogger(__name__)
 

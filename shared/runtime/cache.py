@@ -14,9 +14,9 @@ import marshal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from shared.kubernetes.client import Kind, Obj, resource_version
+from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.observability import metrics
-from shared.runtime.queue import Key
 
 GRAVES = 10_000
 """Deletions remembered at most: enough to outlast any event that is still under way."""

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
 from shared.kubernetes import managed_fields, ownership
-from shared.kubernetes.client import Kind, Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.pki.rotation import Made, Order
 from shared.pki.serving import make
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan
-from shared.runtime.queue import Key
 from shared.status.resource_metrics import Sample
 
 Resource = TypeVar("Resource")

@@ -11,15 +11,15 @@ import secrets as random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared.kubernetes import client, managed_fields, ownership, secrets
-from shared.kubernetes.client import SECRET, Kind, Kube, Obj
+from shared.kubernetes import accessors, errors, managed_fields, ownership, secrets
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
 from shared.observability import tracing
 from shared.pki.rotation import Order
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Action, Apply, Call, Delete, Patch, WriteSecret
-from shared.runtime.queue import Key
 from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)
@@ -106,12 +106,12 @@ class Executor:
         kind, metadata = self._controller.kind, resource["metadata"]
         try:
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-        except client.NotFound:
+        except errors.NotFound:
             self._cache.drop(kind, resource)
-            raise client.Conflict(f"{kind} {metadata['name']} is gone") from None
+            raise errors.Conflict(f"{kind} {metadata['name']} is gone") from None
         if _told(live) != _told(resource):
             self._cache.put(kind, live)  # so that the next look, which follows at once, is not at the old one
-            raise client.Conflict(f"{kind} {metadata['name']} is newer than what was planned on")
+            raise errors.Conflict(f"{kind} {metadata['name']} is newer than what was planned on")
 
     async def _apply(self, resource: Obj, action: Apply) -> bool:
         kind, desired = action.kind, action.obj
@@ -129,7 +129,7 @@ class Executor:
         else:
             ownership.require_ours(desired, observed, resource["metadata"]["uid"])
             if observed["metadata"].get("deletionTimestamp"):
-                raise client.Conflict(f"{kind} {name} is still being deleted")
+                raise errors.Conflict(f"{kind} {name} is still being deleted")
             paths = managed_fields.difference(desired, observed, self._kube.manager)
             if not paths:
                 self._remember(place, asked)
@@ -140,11 +140,11 @@ class Executor:
                 pinned["metadata"]["resourceVersion"] = observed["metadata"]["resourceVersion"]
             try:
                 applied = await self._written(kind, namespace, name, self._kube.apply(kind, pinned))
-            except client.Conflict:
+            except errors.Conflict:
                 if action.unchanged:
                     await self._look_again(kind, observed)
                 raise
-            if client.resource_version(applied) == client.resource_version(observed):
+            if accessors.resource_version(applied) == accessors.resource_version(observed):
                 log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
                 return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
@@ -162,7 +162,7 @@ class Executor:
         kind, desired = action.kind, action.obj
         try:
             return await self._kube.create_by_apply(kind, desired)
-        except client.Conflict:
+        except errors.Conflict:
             metadata = desired["metadata"]
             live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
             ownership.require_ours(desired, live, resource["metadata"]["uid"])
@@ -176,21 +176,21 @@ class Executor:
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
         observed = await self._look(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
-            raise client.Conflict(f"{kind} {name} (uid {uid}) is gone")
+            raise errors.Conflict(f"{kind} {name} (uid {uid}) is gone")
         ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
         paths = managed_fields.changed_by(action.change, observed)
         if not paths:
             return False
         try:
             patched = await self._merge(kind, namespace, name, _pinned({"metadata": {}} | action.change, uid=uid))
-        except (client.Forbidden, client.Invalid) as refusal:
+        except (errors.Forbidden, errors.Invalid) as refusal:
             if action.noted is None:
                 raise
             key, beginning = action.noted
             note = {"metadata": {"uid": uid, "annotations": {key: f"{beginning}: {refusal}"}}}
             patched = await self._merge(kind, namespace, name, note)
             paths = [f"metadata.annotations.{key}"]
-        if client.resource_version(patched) == client.resource_version(observed):
+        if accessors.resource_version(patched) == accessors.resource_version(observed):
             return False
         log.info("%s: changed %s %s: %s", _key(resource), kind, name, ", ".join(paths))
         return True
@@ -235,7 +235,7 @@ class Executor:
                 propagation="Orphan" if action.orphan else "Background",
             )
             log.info("%s: deleted %s %s", _key(resource), kind, metadata["name"])
-        except client.NotFound:
+        except errors.NotFound:
             left = None
         if kind not in self._cache.kinds:
             return
@@ -256,7 +256,7 @@ class Executor:
             return self._cache.get(kind, namespace, name)
         try:
             return await self._kube.get(kind, namespace, name)
-        except client.NotFound:
+        except errors.NotFound:
             return None
 
     async def _look_again(self, kind: Kind, observed: Obj) -> None:
@@ -264,7 +264,7 @@ class Executor:
         metadata = observed["metadata"]
         try:
             self._cache.put(kind, await self._kube.get(kind, metadata["namespace"], metadata["name"]))
-        except client.NotFound:
+        except errors.NotFound:
             self._cache.drop(kind, observed)
 
     async def _merge(self, kind: Kind, namespace: str, name: str, patch: Obj) -> Obj:

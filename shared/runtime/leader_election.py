@@ -29,18 +29,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shared.kubernetes.client import (
-    LEASE,
-    Conflict,
-    Kube,
-    KubeError,
-    NotFound,
-    Obj,
-    Request,
-    Response,
-    Transport,
-    Unavailable,
-)
+from shared.kubernetes.client import Kube, Request, Response, Transport
+from shared.kubernetes.errors import Conflict, KubeError, NotFound, Unavailable
+from shared.kubernetes.kinds import LEASE, Obj
 from shared.observability import metrics
 from shared.status.events import Event, Recorder
 

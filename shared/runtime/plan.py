@@ -7,14 +7,17 @@ the condition, the event, the log line and the span, so that a person reads the 
 
 from __future__ import annotations
 
-import enum
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, TypeVar
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.accessors import condition
+from shared.kubernetes.kinds import Kind, Obj
 from shared.pki.rotation import Order
+from shared.status.conditions import READY
+from shared.status.verdict import Progress, Verdict
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")
@@ -106,16 +109,6 @@ class Call:
 Action = Apply | Patch | WriteSecret | Delete | Call
 
 
-class Progress(enum.Enum):
-    """How far a resource is from what its spec says."""
-
-    DONE = "done"
-    UNDERWAY = "underway"  # on its way; the rest of the chain goes on
-    WAITING = "waiting"  # the rest of the chain must not run before this is over
-    STALLED = "stalled"  # only a change by a person mends it
-    HELD = "held"  # a person asked us to keep off
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """A step's answer.
@@ -173,25 +166,6 @@ def refuse(wrong: Sequence[str]) -> Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the chain came to: the first thing that is not settled, if any.
-
-    Attributes:
-        ready: overrides what `progress` says of the Ready condition (a held resource may be as good as ever).
-    """
-
-    progress: Progress = Progress.DONE
-    reason: str = "Ready"
-    message: str = ""
-    warning: bool = False
-    ready: bool | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.progress is Progress.DONE
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What to do now, and what to report if nothing is left to do.
 
@@ -231,3 +205,14 @@ def follow(
         if blocks:
             break
     return tuple(actions), verdict, min(requeues, default=None)
+
+
+def announced(resource: Obj, step: Step) -> Step:
+    """A step that is said before it is done: without its actions until its reason stands in the status.
+
+    For what people would want to know of even if the operator stopped right after it: the status, and the event that
+    goes with it, are written only when nothing is left to do for the moment.
+    """
+    said = condition(resource, READY)
+    told = said.get("reason") == step.reason or str(said.get("message", "")).startswith(step.message)
+    return step if told else dataclasses.replace(step, actions=(), requeue=0)

@@ -8,27 +8,31 @@ import gc
 import logging
 import random
 import signal
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from types import ModuleType
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from shared.api import admission, crd, reference
+from shared.api import admission, crd
 from shared.api.spec import Admission
-from shared.cli import install, list_operators
-from shared.cli.options import Options, parse_options
-from shared.kubernetes.client import Kube, KubeError, Transport
-from shared.kubernetes.transport import Bounded, Configuration, HttpTransport, load_configuration
-from shared.observability import endpoints, logs, metrics, profiling, tracing
-from shared.pki.serving import Certificates, certificates_of
+from shared.kubernetes import access_review
+from shared.kubernetes.client import Kube, Transport
+from shared.kubernetes.kinds import Key
+from shared.kubernetes.transport import Bounded, Configuration
+from shared.observability import endpoints, metrics, profiling
+from shared.pki.serving import Certificates, Mounted, SelfMade
+from shared.pki.stores import Memory, SharedSecret, Store
+from shared.pki.trust_bundle import Clients
+from shared.runtime import install
 from shared.runtime.controller import Controller
 from shared.runtime.executor import Permit, always
 from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
-from shared.runtime.queue import Key, Queue
+from shared.runtime.options import Options
+from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.watch import Watch
 from shared.status import resource_metrics
@@ -63,45 +67,6 @@ class Operator:
     crds: tuple[crd.Resource, ...]
     controllers: Callable[[Options], tuple[Controller[Any, Any], ...]]
     admissions: tuple[Admission, ...] = ()
-
-
-def main(operator: Operator, package: ModuleType) -> None:
-    """Run an operator until it is told to stop; the process's exit code says whether it could.
-
-    Args:
-        package: where operators are, for --known-operators.
-    """
-    options = parse_options(operator.name, operator.image_repository)
-    if printed := _printed(operator, package, options):
-        sys.stdout.write(printed)
-        return
-    logs.configure(options.log_level, options.log_format)
-    try:
-        asyncio.run(_run(operator, options))
-    except (KubeError, OSError, ValueError) as error:
-        log.error("%s cannot run: %s", options.operator_name, error)
-        sys.exit(1)
-
-
-def _printed(operator: Operator, package: ModuleType, options: Options) -> str:
-    """What is asked for instead of running; empty if nothing is."""
-    if options.known_operators:
-        return list_operators.table(package)
-    if options.command == "crd":
-        return "---\n".join(map(crd.to_yaml, operator.crds))
-    if options.command == "reference":
-        return reference.to_markdown(*operator.crds)
-    return ""
-
-
-async def _run(operator: Operator, options: Options) -> None:
-    configuration = await load_configuration(options.kubeconfig)
-    transport = HttpTransport(configuration)
-    try:
-        async with tracing.exported(options.otlp_endpoint, options.operator_name):
-            await Process(operator, options, transport, configuration).run()
-    finally:
-        await transport.close()
 
 
 class Lane:
@@ -221,7 +186,7 @@ class Process:
             await self._certificates.open()
             self._start(self._certificates.run(), "certificates")
             tls = self._certificates.context
-        scrape = endpoints.Guard(self._kube).protect(endpoints.scrape) if is_secure else endpoints.scrape
+        scrape = access_review.Guard(self._kube).protect(endpoints.scrape) if is_secure else endpoints.scrape
         metrics_tls = tls if is_secure else None
         await endpoints.serve(stack, options.metrics_address, [web.get("/metrics", scrape)], tls=metrics_tls)
         await endpoints.serve(stack, options.webhook_address, admission.routes(self._operator.admissions), tls=tls)
@@ -320,3 +285,14 @@ async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
     if names:
         log.warning("%s did not end within %g s", names, seconds)
     return names
+
+
+def certificates_of(options: Options, kube: Kube) -> Certificates:
+    """The certificate that the options ask for."""
+    clients = Clients(kube, options.webhook_configurations) if options.webhook_configurations else None
+    source, ours = options.certificates, options.certificates.startswith("self:")
+    if source and not ours:
+        return Mounted(Path(source), clients)
+    store: Store = SharedSecret(kube, *source.removeprefix("self:").split("/")) if ours else Memory()
+    hosts, life = frozenset(options.certificate_hosts), timedelta(seconds=options.certificate_lifetime)
+    return SelfMade(store, clients, name=options.operator_name, hosts=hosts, life=life)

@@ -11,23 +11,13 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
+from shared.kubernetes.kinds import Key
 from shared.observability import metrics, tracing
 
 FIRST_RETRY = 0.1
 LAST_RETRY = 60.0
 """Seconds: the first and the longest wait between retries of one key."""
-
-
-class Key(NamedTuple):
-    """Which resource: the queue's and the cache's unit of work."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class Queue:

@@ -14,18 +14,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.api.spec import InvalidSpec
-from shared.kubernetes import client, ownership
-from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes import accessors, errors, ownership
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Key, Obj
 from shared.observability import metrics, tracing
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import Executor, Permit, always
-from shared.runtime.plan import Plan, Progress, Verdict
-from shared.runtime.queue import Key, Queue
+from shared.runtime.plan import Plan
+from shared.runtime.queue import Queue
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness
+from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -112,12 +114,12 @@ class Reconciler:
         self._readiness.look(key, obj, self._clock())
         try:
             plan = await self._converge(key, obj)
-        except client.Conflict as error:
+        except errors.Conflict as error:
             log.debug("%s: looked at an old view, looking again: %s", key, error)
             return self._retry(key)
-        except (InvalidSpec, ownership.NotOurs, client.Invalid) as error:
+        except (InvalidSpec, ownership.NotOurs, errors.Invalid) as error:
             return await self._stall(key, error)
-        except (client.KubeError, DatabaseError) as error:
+        except (errors.KubeError, DatabaseError) as error:
             return await self._fail(key, error)
         except Exception:
             metrics.PANICS.labels(controller=self._controller.name).inc()
@@ -156,7 +158,7 @@ class Reconciler:
         Returns:
             Whether there still is a resource.
         """
-        composed = conditions.compose(resource, reported, verdict, client.now_rfc3339())
+        composed = conditions.compose(resource, reported, verdict, accessors.now_rfc3339())
         patch = conditions.change(resource, composed)
         if patch is None:
             return True
@@ -167,9 +169,9 @@ class Reconciler:
         try:
             write = self._kube.merge(kind, namespace, name, patch, subresource="status")
             await self._cache.written(kind, namespace, name, write)
-        except client.NotFound:
+        except errors.NotFound:
             return False
-        if conditions.condition(resource, conditions.READY).get("reason") != verdict.reason:
+        if accessors.condition(resource, conditions.READY).get("reason") != verdict.reason:
             log.info("%s: %s: %s", _key(resource), verdict.reason, verdict.message)
             self._recorder.record(Event.about(resource, verdict.reason, verdict.message, warning=verdict.warning))
         return True
@@ -186,12 +188,12 @@ class Reconciler:
         self._queue.retry(key, at_least=at_least)
         return "error"
 
-    async def _fail(self, key: Key, error: client.KubeError | DatabaseError) -> str:
+    async def _fail(self, key: Key, error: errors.KubeError | DatabaseError) -> str:
         """Something that time may mend: try again, and say so if it lasts."""
-        wished = error.retry_after if isinstance(error, client.KubeError) else None
+        wished = error.retry_after if isinstance(error, errors.KubeError) else None
         result = self._retry(key, at_least=wished or 0.0)
         if self._queue.failures(key) >= SHOW_AFTER:
-            reason = "ApiUnavailable" if isinstance(error, client.Unavailable) else type(error).__name__
+            reason = "ApiUnavailable" if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_trouble(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
         return result
@@ -216,7 +218,7 @@ class Reconciler:
             if "reason" in reported:  # beside the phase, for those whose API has it
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)
-        except client.KubeError as error:
+        except errors.KubeError as error:
             log.warning("%s: status not written: %s", key, error)
 
     async def _what_runs(self, obj: Obj) -> Obj:
@@ -224,7 +226,7 @@ class Reconciler:
         try:
             resource = self._controller.parse(obj)
             seen = await self._controller.observe(resource, self._cache, self._kube)
-        except (InvalidSpec, client.KubeError, DatabaseError):
+        except (InvalidSpec, errors.KubeError, DatabaseError):
             before: Obj = obj.get("status") or {}
             return before
         return self._controller.plan(resource, seen, self._clock()).status

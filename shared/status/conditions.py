@@ -11,11 +11,11 @@ Source: https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Progress, Step, Verdict
+from shared.kubernetes.accessors import condition_in
+from shared.kubernetes.kinds import Obj
+from shared.status.verdict import Progress, Verdict
 
 READY = "Ready"
 RECONCILING = "Reconciling"
@@ -46,37 +46,11 @@ def change(resource: Obj, status: Obj) -> Obj | None:
     return {"status": patch} if patch else None
 
 
-def condition(resource: Obj, name: str) -> Obj:
-    """A condition of a resource by its type; empty if it has none."""
-    return _named((resource.get("status") or {}).get("conditions") or [], name)
-
-
-def is_true(resource: Obj, name: str) -> bool:
-    return condition(resource, name).get("status") == "True"
-
-
-def is_current(resource: Obj) -> bool:
-    """Whether a resource's status tells of its present spec."""
-    observed = (resource.get("status") or {}).get("observedGeneration")
-    return bool(observed == resource["metadata"].get("generation"))
-
-
-def announced(resource: Obj, step: Step) -> Step:
-    """A step that is said before it is done: without its actions until its reason stands in the status.
-
-    For what people would want to know of even if the operator stopped right after it: the status, and the event that
-    goes with it, are written only when nothing is left to do for the moment.
-    """
-    said = condition(resource, READY)
-    told = said.get("reason") == step.reason or str(said.get("message", "")).startswith(step.message)
-    return step if told else dataclasses.replace(step, actions=(), requeue=0)
-
-
 def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str) -> list[Obj]:
     progress = verdict.progress
     moving = progress in (Progress.UNDERWAY, Progress.WAITING)
     ready = str(progress is Progress.DONE if verdict.ready is None else verdict.ready)
-    before = _named(earlier, READY)
+    before = condition_in(earlier, READY)
     if moving and (not before or (before["status"], before["reason"]) == ("Unknown", verdict.reason)):
         ready = "Unknown"
     said = {
@@ -86,7 +60,7 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
     }
     conditions = []
     for name, (value, message) in said.items():
-        before = _named(earlier, name)
+        before = condition_in(earlier, name)
         since = before["lastTransitionTime"] if before.get("status") == value else now
         conditions.append(
             {
@@ -99,10 +73,6 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
             }
         )
     return conditions
-
-
-def _named(conditions: list[Obj], name: str) -> Obj:
-    return next((found for found in conditions if found.get("type") == name), {})
 
 
 def _merge_patch(before: Obj, after: Obj) -> Obj:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime, timedelta
 
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Progress, Verdict
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
 from shared.status import conditions
+from shared.status.verdict import Progress, Verdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Deadline:
         """A verdict, or what must be said instead of it now; and the seconds until that might change."""
         if verdict.progress not in (Progress.UNDERWAY, Progress.WAITING):
             return verdict, None
-        condition = conditions.condition(resource, conditions.RECONCILING)
+        condition = accessors.condition(resource, conditions.RECONCILING)
         if condition.get("status") != "True":
             return verdict, self.seconds
         since = condition["lastTransitionTime"]

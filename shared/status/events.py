@@ -12,7 +12,10 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from shared.kubernetes.client import EVENT, AlreadyExists, Kube, KubeError, NotFound, Obj, now_rfc3339
+from shared.kubernetes.accessors import now_rfc3339
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import AlreadyExists, KubeError, NotFound
+from shared.kubernetes.kinds import EVENT, Obj
 from shared.observability import metrics
 
 log = logging.getLogger(__name__)

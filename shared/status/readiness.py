@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Key, Obj
 from shared.observability import metrics, tracing
-from shared.runtime.plan import Progress, Verdict
-from shared.runtime.queue import Key
-from shared.status import conditions
+from shared.status.verdict import Progress, Verdict
 
 
 class Readiness:
@@ -31,7 +30,7 @@ class Readiness:
         known = self._since.get(key)
         if known is not None and known[0] != metadata["uid"]:
             self.forget(key)
-        if not conditions.is_current(resource):
+        if not accessors.is_current(resource):
             is_new = "observedGeneration" not in (resource.get("status") or {})
             since = datetime.fromisoformat(metadata["creationTimestamp"]) if is_new else now
             self._since.setdefault(key, (metadata["uid"], since))

@@ -16,8 +16,8 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shared.kubernetes.client import Kind, Obj
-from shared.runtime.queue import Key
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.status import conditions
 
 RESOURCE = ("kind", "namespace", "name")
@@ -101,10 +101,10 @@ def common(obj: Obj) -> Iterator[Sample]:
     yield GENERATION(metadata.get("generation", 0))
     yield OBSERVED_GENERATION(told.get("observedGeneration", 0))
     for name in CONDITIONS:
-        if found := conditions.condition(obj, name):
+        if found := accessors.condition(obj, name):
             yield CONDITION(1, name, found["status"], found.get("reason") or "")
-    if not conditions.is_true(obj, conditions.READY):
-        since = conditions.condition(obj, conditions.READY).get("lastTransitionTime") or metadata["creationTimestamp"]
+    if not accessors.is_true(obj, conditions.READY):
+        since = accessors.condition(obj, conditions.READY).get("lastTransitionTime") or metadata["creationTimestamp"]
         yield UNREADY_SINCE(timestamp(since))
 
 

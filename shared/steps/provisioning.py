@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shared.api.podspec import smaller
-from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ownership import NotOurs
-from shared.kubernetes.secrets import AGAIN, INVALID, Problem
+from shared.kubernetes.secrets import AGAIN
 from shared.pki.issuing import Issuing
-from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step
+from shared.pki.secret_checks import INVALID, Problem
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
+from shared.status.verdict import Progress
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kubernetes.client import Request, Response, Unavailable
+from shared.kubernetes.client import Request, Response
+from shared.kubernetes.errors import Unavailable
 
 When = Callable[[str, str], bool]
 """Whether a fault concerns a request, by its method and path."""

@@ -14,9 +14,9 @@ from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
 from operators.memcached.api import resource as memcached
 from operators.redis.api import resource as redis
-from shared.cli.install import install_crds
 from shared.kubernetes.client import Kube
 from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.runtime.install import install_crds
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.gate import Gate
 from tests.api.support.running import NAME, Operator

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, NotFound
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.conftest import install
 from tests.api.support.running import Operator

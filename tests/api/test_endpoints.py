@@ -12,8 +12,8 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
-from shared.kubernetes.client import Kind
-from shared.observability.endpoints import ACCESS_REVIEW, TOKEN_REVIEW
+from shared.kubernetes.access_review import ACCESS_REVIEW, TOKEN_REVIEW
+from shared.kubernetes.kinds import Kind
 from tests.api.conftest import Kubectl
 from tests.api.support.running import Operator
 from tests.api.support.world import World

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import DEPLOYMENT, SERVICE, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, SERVICE, Obj
 from shared.testing.faults import Faults, requests, writes
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from shared.kubernetes.client import DEPLOYMENT, SERVICE
-from shared.status.conditions import READY, is_true
+from shared.kubernetes.accessors import is_true
+from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
+from shared.status.conditions import READY
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, EVENT, LEASE, Obj
 from shared.runtime.reconciler import Reconciler
 from tests.api.support.gate import Gate
 from tests.api.support.replicas import Replica, wait

@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import DEPLOYMENT, EVENT
+from shared.kubernetes.kinds import DEPLOYMENT, EVENT
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import two

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, Invalid, Obj
+from shared.kubernetes.errors import Invalid
+from shared.kubernetes.kinds import CRD, DEPLOYMENT, SERVICE, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World
 

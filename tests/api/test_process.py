@@ -19,7 +19,9 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.client import CRD, DEPLOYMENT, SERVICE, NotFound, Request, Response
+from shared.kubernetes.client import Request, Response
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import CRD, DEPLOYMENT, SERVICE
 from shared.observability import profiling
 from tests.api.conftest import Kubectl
 from tests.api.support.replicas import Replica, answer, wait

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import CRD, Obj, Request
+from shared.kubernetes.client import Request
+from shared.kubernetes.kinds import CRD, Obj
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.live import LiveServer
 from tests.support import paths

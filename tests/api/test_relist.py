@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.client import POD, SERVICE, Kind
+from shared.kubernetes.kinds import POD, SERVICE, Kind
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World

@@ -8,7 +8,7 @@ from __future__ import annotations
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET
 from tests.api.support.gate import Gate, Passed
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.testing.api_server.kinds import CONFIG_MAP
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, OWNED, World, masked

@@ -16,14 +16,16 @@ from pydantic import Field
 from e2e.cluster.controlplane import ControlPlane
 from shared.api.crd import Resource
 from shared.api.spec import CustomResource, SpecModel, Status, parse
-from shared.cli.options import Options
-from shared.kubernetes.client import CRD, SERVICE, Kind, Kube, KubeError, Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import CRD, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.options import Options
 from shared.runtime.plan import PASS, Apply, Plan, Step, follow
 from shared.runtime.process import Operator as Parts
-from shared.runtime.queue import Key
 from shared.status import conditions
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
@@ -135,11 +137,11 @@ def apply(world: World, of: Resource, name: str, **spec: Any) -> None:
 
 
 def ready(world: World, of: Resource, name: str) -> bool:
-    return conditions.is_true(world.get(of.kind, name), conditions.READY)
+    return accessors.is_true(world.get(of.kind, name), conditions.READY)
 
 
 def services(world: World, of: Resource, name: str) -> str:
-    return str(conditions.condition(world.get(of.kind, name), conditions.READY).get("message"))
+    return str(accessors.condition(world.get(of.kind, name), conditions.READY).get("message"))
 
 
 def test_resources_of_one_name_have_each_their_own(world: World, both: Both) -> None:

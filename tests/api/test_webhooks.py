@@ -22,7 +22,9 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.network import free_ports
-from shared.kubernetes.client import SECRET, Invalid, Kind, Kube, KubeError, Obj, Unavailable
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import Invalid, KubeError, Unavailable
+from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.pki import certs
 from shared.pki.serving import SelfMade

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shared.kubernetes.client import (
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -19,7 +20,6 @@ from shared.kubernetes.client import (
     SERVICE,
     STATEFUL_SET,
     Kind,
-    KubeError,
     Obj,
 )
 from shared.testing import Actor

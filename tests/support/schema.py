@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.api.crd import Resource, to_dict
 from shared.api.spec import CustomResource, InvalidSpec, SpecModel, Transition
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case
 
 Constraint = tuple[str, str]

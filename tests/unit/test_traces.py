@@ -14,10 +14,11 @@ from operators.etcd.client import server as etcd
 from operators.memcached.client import server as memcached
 from operators.redis.client import connection
 from operators.redis.client import server as redis
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import tracing
 from shared.runtime.controller import Controller
-from shared.runtime.plan import Call, Plan, Verdict
+from shared.runtime.plan import Call, Plan
+from shared.status.verdict import Verdict
 from shared.testing.harness.harness import Harness
 from tests.support.otlp import Collector, Span, collecting
 from tests.unit.etcd.client.gateway_stub import STATUS, refusing

@@ -23,7 +23,7 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
 """Phases."""

@@ -26,7 +26,7 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 ID = r"^[0-9a-f]{16}$"
 """An id of etcd as people write it: 16 hexadecimal digits."""

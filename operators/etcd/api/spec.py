@@ -13,7 +13,7 @@ from shared.api import schedule
 from shared.api.image import Image
 from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import INT32, INT64, InvalidSpec, Issuer, Name, Rule, SpecModel
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from operators.etcd.api.snapshot_stores import S3, Destination, RestoreSource, VolumeStore
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, Kube, NotFound, Obj
-from shared.kubernetes.secrets import Problem, Wrong, find, texts
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.secrets import find
+from shared.pki.secret_checks import Problem, Wrong, texts
 
 STORE, CREDENTIALS = "store", "store-credentials"
 """Volumes of a pod."""

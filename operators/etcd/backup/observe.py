@@ -17,12 +17,14 @@ from operators.etcd.objects import resources
 from operators.etcd.security import secrets
 from operators.etcd.settings import Settings
 from shared.api.spec import InvalidSpec
-from shared.kubernetes.client import POD, Kube, NotFound, Obj, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import POD, Key, Obj
 from shared.kubernetes.ownership import controller_of, selector_text
 from shared.kubernetes.pods import Pod
-from shared.kubernetes.secrets import Problem
+from shared.pki.secret_checks import Problem
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 INTERRUPTED = "Interrupted"
 """Reason of a program that was told to end: by whom, it does not know."""

@@ -15,10 +15,12 @@ from operators.etcd.backup import locations, pods
 from operators.etcd.backup.observe import Observed, choose
 from operators.etcd.backup.outcome import Outcome, time
 from operators.etcd.settings import Settings
-from shared.kubernetes.client import POD, Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Plan, Progress, Step, StepOf, Verdict, follow, refuse
+from shared.runtime.plan import PASS, Apply, Delete, Plan, Step, StepOf, follow, refuse
 from shared.status import conditions
+from shared.status.verdict import Progress, Verdict
 
 ATTEMPTS = 3
 BACKOFF = (15.0, 60.0)
@@ -174,7 +176,7 @@ def _given_up(backup: EtcdBackup, seen: Observed, came_to: Outcome, now: datetim
 
 def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
     """What is over stays as it is; of a failed attempt the pod stays, too, for its log, unless it could still run."""
-    before = conditions.condition(backup.obj, conditions.READY)
+    before = accessors.condition(backup.obj, conditions.READY)
     reported = {k: v for k, v in backup.reported.items() if k not in ("conditions", "observedGeneration")}
     is_complete = backup.phase == COMPLETE
     progress = Progress.DONE if is_complete else Progress.STALLED

@@ -25,7 +25,7 @@ from operators.etcd.settings import Settings
 from operators.etcd.steps import quorum_recovery
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 

@@ -20,9 +20,11 @@ from operators.etcd.membership import bootstrap
 from operators.etcd.membership.bootstrap import SEED
 from operators.etcd.objects.resources import volume_name
 from operators.etcd.settings import Settings
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Progress, Step
+from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.status.verdict import Progress
 
 if TYPE_CHECKING:
     from operators.etcd.observe import Observed

@@ -19,7 +19,8 @@ from operators.etcd.objects import resources
 from operators.etcd.settings import Settings
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object
-from shared.kubernetes.client import Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.status import conditions
 
@@ -79,7 +80,7 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
 def failing(seen: Observed) -> str:
     """What is said of a cluster whose last snapshot by the clock failed, or cannot be taken; empty if all is well."""
     last = max(seen.backup.scheduled, key=_name, default=None)
-    said = conditions.condition(last, conditions.READY).get("message") if last else None
+    said = accessors.condition(last, conditions.READY).get("message") if last else None
     if last is None or not said:
         return ""
     if _is_over(last):

@@ -9,10 +9,11 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations
 from shared.api.spec import InvalidSpec
-from shared.kubernetes.client import Kube, NotFound, Obj
-from shared.kubernetes.secrets import Problem
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import Key, Obj
+from shared.pki.secret_checks import Problem
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
 
 
 @dataclass(frozen=True, slots=True)

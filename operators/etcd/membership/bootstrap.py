@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.objects import resources
-from shared.kubernetes.client import Obj, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
 
 SEED = 0
 """The place of the member that begins a cluster."""

@@ -32,9 +32,9 @@ from operators.etcd.membership.quorum import addition_refusal, names, removal_re
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import CLIENTS, SERVES
 from operators.etcd.observe import Observed, Place, endpoints
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.runtime.plan import PASS, Action, Delete, Patch, Progress, Step
-from shared.status.conditions import announced
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.runtime.plan import PASS, Action, Delete, Patch, Step, announced
+from shared.status.verdict import Progress
 
 SOON = 1.0
 """Seconds until etcd is asked again about what moves in it alone: no watch tells of that."""

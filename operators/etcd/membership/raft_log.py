@@ -14,7 +14,7 @@ from operators.etcd.api.versions import SUPPORTED, Version
 from operators.etcd.objects.command_line import SNAPSHOT_COUNT
 from operators.etcd.objects.resources import CONTAINER
 from operators.etcd.observe import Observed, Place
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 READS_NOTHING_BEFORE = {(3, 7): (3, 6)}
 """Which series must have made a member's last snapshot before another may read the log that follows."""

@@ -15,7 +15,7 @@ from operators.etcd.api.versions import Version, features
 from operators.etcd.membership import bootstrap
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import CLIENT_PORT, DATA, METRICS_PORT, PEER_PORT
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 

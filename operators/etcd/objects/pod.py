@@ -11,7 +11,7 @@ from operators.etcd.objects.command_line import CLIENT_TLS, HOME, PEER_TLS
 from operators.etcd.objects.resources import CLIENT, CLIENTS, COMPONENT, CONTAINER, DATA, METRICS, PEER, SECRETS, SERVES
 from operators.etcd.security.secrets import Secrets
 from shared.api.podspec import SAFE, restricted
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY

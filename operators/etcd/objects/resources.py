@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.client.server import Endpoint
 from shared.api.podspec import PodDisruptionBudget
-from shared.kubernetes.client import DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template, headless, service_port
 from shared.kubernetes.ownership import Owner
 from shared.steps import provisioning

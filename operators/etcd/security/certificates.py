@@ -10,7 +10,7 @@ from __future__ import annotations
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import COMPONENT
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki import keyring
 from shared.pki.keyring import Leaf, in_domains

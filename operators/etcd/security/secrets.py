@@ -9,28 +9,31 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.objects import resources
-from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
-    INVALID,
     PASSWORD_KEY,
     PREVIOUS_PASSWORD_KEY,
     PRIVATE_KEY,
-    Problem,
-    Wrong,
     content_of,
     digest,
     find,
+)
+from shared.pki import certs
+from shared.pki.certs import Pair
+from shared.pki.keyring import Authorities, Held, authority_key, ends, fingerprint
+from shared.pki.secret_checks import (
+    INVALID,
+    Problem,
+    Wrong,
     not_issued,
     password_of,
     texts,
     wrong_with_hosts,
     wrong_with_pair,
 )
-from shared.pki import certs
-from shared.pki.certs import Pair
-from shared.pki.keyring import Authorities, Held, authority_key, ends, fingerprint
 
 USER = "root"
 """etcd's user that may do everything: without it, passwords cannot be asked for."""

@@ -30,9 +30,9 @@ from operators.etcd.client.server import CORRUPT, HashKV, Member
 from operators.etcd.membership import quorum
 from operators.etcd.membership.changes import hand_over
 from operators.etcd.observe import Observed, Place, endpoints
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import PASS, Progress, Step
-from shared.status.conditions import announced
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import PASS, Step, announced
+from shared.status.verdict import Progress
 
 INCONSISTENT = "found data inconsistency with peers"
 """What etcd ends with where its data differs from a peer's, as it starts."""

@@ -19,7 +19,8 @@ from operators.etcd.client.server import Access
 from operators.etcd.observe import Observed, endpoints
 from operators.etcd.security.secrets import USER, Secrets
 from shared.kubernetes.secrets import PASSWORD_KEY, content_of
-from shared.runtime.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 AGAIN = 15.0
 """Seconds until members, and the Secret, are asked again: no watch tells of either."""

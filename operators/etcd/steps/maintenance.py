@@ -21,8 +21,10 @@ from operators.etcd.membership import quorum
 from operators.etcd.objects.resources import CONTAINER, endpoint
 from operators.etcd.observe import Observed, Place, endpoints
 from shared.api.schedule import last_due
-from shared.runtime.plan import PASS, Progress, Step
-from shared.status.conditions import READY, announced, condition
+from shared.kubernetes.accessors import condition
+from shared.runtime.plan import PASS, Step, announced
+from shared.status.conditions import READY
+from shared.status.verdict import Progress
 
 OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"
 

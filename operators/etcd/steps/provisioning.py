@@ -12,7 +12,8 @@ from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.settings import Settings
 from shared.api.podspec import smaller
-from shared.kubernetes.client import SERVICE, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import SERVICE
 from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step

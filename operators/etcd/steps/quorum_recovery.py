@@ -25,9 +25,11 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.steps.data_loss import Loss, Voter, loss, progress
-from shared.kubernetes.client import POD, Obj, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Progress, Step
+from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.status.verdict import Progress
 
 QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
 

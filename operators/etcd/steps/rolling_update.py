@@ -18,9 +18,10 @@ from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.objects.resources import CONTAINER
 from operators.etcd.observe import Observed, Place, endpoints
-from shared.kubernetes.client import POD
+from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.runtime.plan import PASS, Delete, Progress, Step
+from shared.runtime.plan import PASS, Delete, Step
+from shared.status.verdict import Progress
 
 COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a healthy member again before its change is said to be held by it."""

@@ -21,7 +21,7 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 _LONGEST_WITH_SET = 52

@@ -19,7 +19,7 @@ from operators.memcached.api.reserved_flags import (
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.spec import INT32, Name, Rule, SpecModel
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 DEFAULT_VERSION = "1.6.38"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import Memcached
 from shared.api.podspec import SAFE, restricted
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import API, Memcached
 from operators.memcached.objects.pod import COMPONENT, CONTAINER, METRICS
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.objects import service_port
 from shared.kubernetes.ownership import Owner
 

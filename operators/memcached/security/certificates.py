@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from operators.memcached.client.server import MemcachedError, Server
 from operators.memcached.security.secrets import Secrets, fingerprint
-from shared.kubernetes.secrets import unverifying
+from shared.pki.secret_checks import unverifying
 from shared.runtime.plan import Call
 
 log = logging.getLogger(__name__)

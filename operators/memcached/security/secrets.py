@@ -11,22 +11,12 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import USERS_KEY
-from shared.kubernetes.client import Kube, Obj
-from shared.kubernetes.secrets import (
-    AUTHORITY_KEY,
-    CERTIFICATE_KEY,
-    INVALID,
-    PRIVATE_KEY,
-    Problem,
-    Wrong,
-    digest,
-    find,
-    key_of,
-    texts,
-    wrong_with_pair,
-)
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, digest, find, key_of
 from shared.pki import certs
 from shared.pki.keyring import Held
+from shared.pki.secret_checks import INVALID, Problem, Wrong, texts, wrong_with_pair
 
 USERS, LINE = 8, 255
 """Lines of a users' file, and bytes of one, that memcached reads: https://github.com/memcached/memcached authfile.c."""

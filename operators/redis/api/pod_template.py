@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from operators.redis.api.rules import POD_RULES, VOLUME_RULES
 from shared.api.podspec import OPAQUE, EnvVar, LabelValue, PodSettings, ResourceRequirements, distinct
 from shared.api.spec import Name, Rule, SpecModel
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 ImageName = Annotated[str, Field(max_length=512)]
 

@@ -24,7 +24,7 @@ from shared.api.crd import Column, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import Admission, CustomResource, InvalidSpec, Review, contradictions, parse
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 __all__ = ["ADMISSION", "API", "FormingNode", "RecordedNode", "RedisCluster", "default", "review", "validate"]
 

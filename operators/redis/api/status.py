@@ -13,7 +13,7 @@ from operators.redis.api.engine_versions import Engine
 from operators.redis.topology.slot_planner import Move
 from operators.redis.topology.slots import Slots
 from shared.api.spec import INT32, INT64, Reported, SpecModel, Time
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 NodeId = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 """An id of a node, as it gave itself."""

@@ -27,7 +27,7 @@ from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import EXPORTER as EXPORTERS_USER
 from operators.redis.security.users import EXPORTERS
 from shared.api.podspec import SAFE, restricted
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY

@@ -17,8 +17,10 @@ from operators.redis.api.reserved_directives import OURS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT
-from shared.kubernetes.client import Obj, annotation
-from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Problem
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from shared.pki.secret_checks import Problem
 
 CONFIG_KEY = "redis.conf"
 """Key of the ConfigMap of ours, and of one of the user's."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.server import BUS_PORT, PORT, Endpoint
 from shared.api.podspec import PodDisruptionBudget
-from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template, headless, service_port
 from shared.kubernetes.ownership import Owner
 

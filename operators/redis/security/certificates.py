@@ -27,7 +27,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import resources
 from operators.redis.objects.resources import COMPONENT
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from shared.pki import certs, keyring

@@ -12,27 +12,30 @@ from operators.redis.client.server import Access
 from operators.redis.objects import resources
 from operators.redis.security.certificates import Mounted
 from operators.redis.security.users import Passwords
-from shared.kubernetes.client import Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
-    INVALID,
     PREVIOUS_PASSWORD_KEY,
     PRIVATE_KEY,
-    Problem,
-    Wrong,
     content_of,
     digest,
     find,
     key_of,
+)
+from shared.pki.certs import Pair
+from shared.pki.keyring import ends, joined
+from shared.pki.secret_checks import (
+    INVALID,
+    Problem,
+    Wrong,
     not_issued,
     password_of,
     texts,
     wrong_with_hosts,
     wrong_with_pair,
 )
-from shared.pki.certs import Pair
-from shared.pki.keyring import ends, joined
 
 
 @dataclass(frozen=True, slots=True)

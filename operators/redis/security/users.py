@@ -22,7 +22,7 @@ from datetime import datetime
 
 from operators.redis.client.responses import digest
 from operators.redis.objects.redis_conf import USERS_KEY, quoted
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 
 USER = "default"

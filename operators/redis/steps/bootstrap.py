@@ -24,7 +24,8 @@ from operators.redis.observe import Observed, Place
 from operators.redis.topology.placement import choose_masters
 from operators.redis.topology.slot_planner import shares
 from operators.redis.topology.slots import Slots
-from shared.runtime.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 SOON = 0.5
 """Seconds until nodes are asked again about what moves among them alone: no watch tells of that."""

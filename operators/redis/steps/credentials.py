@@ -20,9 +20,10 @@ from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import has_heard, heard_by_all, noted, running, told
-from shared.kubernetes.client import annotation
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.ownership import NotOurs, require_ours
-from shared.runtime.plan import PASS, Action, Progress, Step
+from shared.runtime.plan import PASS, Action, Step
+from shared.status.verdict import Progress
 
 SOON = 2.0
 """Seconds until nodes are looked at again that have yet to hear of something."""

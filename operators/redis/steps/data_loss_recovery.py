@@ -26,8 +26,9 @@ from operators.redis.steps.membership_repair import HELD
 from operators.redis.steps.scaling import is_blank, members
 from operators.redis.topology.slots import Slots
 from operators.redis.topology.view_conflicts import brief
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import PASS, Progress, Step
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 LOST, UNSERVED, RECOVERING = "SlotsLost", "SlotsUnserved", "Recovering"
 

@@ -13,7 +13,7 @@ from operators.redis.steps.bootstrap import SOON
 from operators.redis.steps.provisioning import configured, template_text, understands
 from operators.redis.steps.rollout_markers import has_heard, noted, told
 from operators.redis.steps.scaling import staying
-from shared.kubernetes.client import POD, Obj
+from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Action, Patch, Step
 
 

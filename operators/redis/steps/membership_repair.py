@@ -21,7 +21,8 @@ from operators.redis.objects import resources
 from operators.redis.observe import Observed, Place
 from operators.redis.steps.bootstrap import SOON
 from operators.redis.topology.cluster_view import Seen, View
-from shared.runtime.plan import PASS, Progress, Step
+from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 TURNING = 1.5
 """Seconds within which a failover that was asked for has come about, as a rule."""

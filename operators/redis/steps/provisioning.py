@@ -21,13 +21,16 @@ from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import has_heard, heard_by_all
 from operators.redis.steps.scaling import staying
 from shared.kubernetes import ownership
-from shared.kubernetes.client import CONFIG_MAP, SECRET, SERVICE, Obj, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
-from shared.kubernetes.secrets import AGAIN, Problem, content_of, encoded
+from shared.kubernetes.secrets import AGAIN, content_of, encoded
 from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.pki.keyring import fingerprint
-from shared.runtime.plan import PASS, Apply, Progress, Step, WriteSecret
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.status.verdict import Progress
 from shared.steps import provisioning
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"

@@ -29,8 +29,9 @@ from operators.redis.topology.slot_planner import (
 )
 from operators.redis.topology.slots import Slots
 from operators.redis.topology.view_conflicts import brief
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import PASS, Progress, Step
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 BUDGET = 5.0
 """Seconds that one call moves slots for; then all is looked at anew."""

@@ -22,9 +22,10 @@ from operators.redis.steps.bootstrap import SOON
 from operators.redis.steps.membership_repair import HELD, TURNING, needed
 from operators.redis.steps.scaling import masters, pairs, staying
 from operators.redis.topology.cluster_view import Seen
-from shared.kubernetes.client import POD
+from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.runtime.plan import PASS, Delete, Progress, Step
+from shared.runtime.plan import PASS, Delete, Step
+from shared.status.verdict import Progress
 
 UPGRADING, HELD_UP = "Upgrading", "RollHeld"
 

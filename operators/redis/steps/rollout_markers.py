@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from operators.redis.objects.resources import CONTAINER
 from operators.redis.observe import Observed, Place
-from shared.kubernetes.client import POD, annotation
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import container_status
 from shared.runtime.plan import Patch
 

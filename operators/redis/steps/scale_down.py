@@ -15,7 +15,7 @@ from operators.redis.observe import Observed, Place
 from operators.redis.steps.membership_repair import agreement, forgotten, needed
 from operators.redis.steps.scaling import SCALING, SYNCING, changed_pairs, is_blank, masters, staying
 from operators.redis.topology.cluster_view import Seen
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
 from shared.runtime.plan import PASS, Delete, Step
 
 

@@ -18,8 +18,9 @@ from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD, TURNING, dismissed, needed
 from operators.redis.topology.placement import choose_masters, pair
 from operators.redis.topology.slot_planner import Move, remaining
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD
-from shared.runtime.plan import PASS, Action, Delete, Progress, Step
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
+from shared.runtime.plan import PASS, Action, Delete, Step
+from shared.status.verdict import Progress
 
 SCALING = "Scaling"
 

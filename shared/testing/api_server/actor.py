@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Kind, Obj, Request, error_of
+from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, error_of
+from shared.kubernetes.kinds import Kind, Obj
 
 if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer

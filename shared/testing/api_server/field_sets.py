@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]

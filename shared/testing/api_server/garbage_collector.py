@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kubernetes.client import (
+from shared.kubernetes.kinds import (
     AUTOSCALER,
     CRD,
     DEPLOYMENT,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.kubernetes.client import APPLY_PATCH, Kind, Obj, Request, Response
+from shared.kubernetes.client import APPLY_PATCH, Request, Response
+from shared.kubernetes.kinds import Kind, Obj
 from shared.testing.api_server.clone import clone
 from shared.testing.api_server.kinds import Served
 

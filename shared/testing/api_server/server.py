@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.kubernetes.client import APPLY_PATCH, DEPLOYMENT, MERGE_PATCH, POD, Kind, Obj, Request, Response
+from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response
+from shared.kubernetes.kinds import DEPLOYMENT, POD, Kind, Obj
+from shared.testing import faults
 from shared.testing.api_server import garbage_collector
 from shared.testing.api_server import server_side_apply as ssa
 from shared.testing.api_server.actor import Actor
@@ -34,7 +36,6 @@ from shared.testing.api_server.write_rules import (
     require_home,
     require_match,
 )
-from shared.testing import faults
 
 
 class ApiServer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.field_sets import (
     FieldSet,
     Path,

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 from shared.testing.api_server.clone import clone
 from shared.testing.api_server.watches import Watches
 

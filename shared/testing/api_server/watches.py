@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 from shared.testing.api_server.clone import clone
 
 Callback = Callable[[Obj], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.quantity import parse_quantity
 from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.api_server.requests import Aimed, Failure, value_at

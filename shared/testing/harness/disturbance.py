@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from shared.kubernetes.client import Kind, Obj, resource_version
+from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.kinds import Kind, Obj
 from shared.testing.faults import Crash, Faults
 from shared.testing.harness.harness import View, look
 from shared.testing.harness.outcome import HISTORY

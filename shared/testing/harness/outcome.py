@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 _MASKED = frozenset({"uid", "resourceVersion", "managedFields", "creationTimestamp"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

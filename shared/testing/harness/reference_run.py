@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shared.kubernetes.client import POD, Obj, resource_version
+from shared.kubernetes import accessors
+from shared.kubernetes.accessors import resource_version
+from shared.kubernetes.kinds import POD, Obj
 from shared.observability import metrics
 from shared.status import conditions
 from shared.testing.harness.harness import View, look
@@ -153,9 +155,9 @@ async def _given(world: World, scenario: Scenario) -> World:
 
 
 def _require_end(scenario: Scenario, stage: Stage) -> None:
-    reasons = {str(conditions.condition(found, conditions.READY).get("reason", "")) for found in stage.find()}
+    reasons = {str(accessors.condition(found, conditions.READY).get("reason", "")) for found in stage.find()}
     wanted = {scenario.ends} if scenario.ends else set()
-    said = [conditions.condition(found, conditions.READY).get("message", "") for found in stage.find()]
+    said = [accessors.condition(found, conditions.READY).get("message", "") for found in stage.find()]
     assert reasons == wanted, (
         f"{scenario}: {story((*scenario.given, *scenario.steps))}: ends with {sorted(reasons) or 'no resource'} rather "
         f"than {scenario.ends or 'no resource'}: {said}"

@@ -32,7 +32,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from shared.kubernetes.client import POD, Kind, NotFound, Obj
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.runtime.controller import Controller
 from shared.testing.api_server.actor import Actor
 from shared.testing.api_server.kinds import Served

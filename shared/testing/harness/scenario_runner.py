@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from http import HTTPStatus
 
-from shared.kubernetes.client import EVENT, AlreadyExists, NotFound
+from shared.kubernetes.errors import AlreadyExists, NotFound
+from shared.kubernetes.kinds import EVENT
 from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from shared.kubernetes.client import KubeError
+from shared.kubernetes.errors import KubeError
 from shared.runtime import reconciler
 from shared.testing.harness.disturbance import Disturbance, Overwritten
 from shared.testing.harness.outcome import HISTORY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.testing.api_server.kinds import IN_USE
 from shared.testing.api_server.requests import value_at
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from shared.kubernetes.client import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, NotFound, Obj
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 
 if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer

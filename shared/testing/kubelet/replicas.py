@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import Any
 
-from shared.kubernetes.client import Kind, Obj
-from shared.status import conditions
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Kind, Obj
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -46,7 +46,7 @@ def is_leaving(pod: Obj) -> bool:
 
 
 def is_ready(pod: Obj) -> bool:
-    return conditions.is_true(pod, "Ready")
+    return accessors.is_true(pod, "Ready")
 
 
 def template_hash(owner: Obj) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, AlreadyExists, NotFound, Obj
+from shared.kubernetes.errors import AlreadyExists, NotFound
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.kubelet.replicas import counted, is_leaving, is_of, is_ready, reference, replica, template_hash
 
 if TYPE_CHECKING:

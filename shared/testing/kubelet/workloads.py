@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from shared.kubernetes.client import DEPLOYMENT, POD, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
 from shared.testing.api_server.server import ApiServer
 from shared.testing.kubelet.claims import Claims
 from shared.testing.kubelet.kubelet import Kubelet, Processes

@@ -13,7 +13,7 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.client import DEPLOYMENT
+from shared.kubernetes.kinds import DEPLOYMENT
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, etcd, memcached, redis
 from tests.api.support.running import Operator
 from tests.support.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render

@@ -18,7 +18,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.etcd.__main__ import OPERATOR, clusters
 from operators.etcd.client.server import Access, Endpoint, Server
 from operators.etcd.membership import changes
-from shared.kubernetes.client import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime import process
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard

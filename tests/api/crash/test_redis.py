@@ -18,7 +18,7 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from operators.redis.__main__ import OPERATOR, clusters
 from operators.redis.client.server import Access, Connect, Endpoint, Server
-from shared.kubernetes.client import (
+from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,

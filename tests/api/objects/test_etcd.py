@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from operators.etcd.objects import resources
-from shared.kubernetes.client import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Conflict, Obj
+from shared.kubernetes.errors import Conflict
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.golden import Golden, keeps_its_volumes
 from tests.api.support.world import World
 from tests.unit.etcd.objects.test_golden import CASES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.memcached.security.secrets import fingerprint
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.unit.memcached.fake_servers import certificate, der, secret, tls_secret

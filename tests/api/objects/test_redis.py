@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from operators.redis.objects import resources
-from shared.kubernetes.client import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, KubeError, Obj
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.golden import Golden, keeps_its_volumes
 from tests.api.support.world import World
 from tests.unit.redis.objects.test_golden import CASES

@@ -16,7 +16,8 @@ from operators.etcd.api import resource as etcd
 from operators.memcached.api import resource as memcached
 from operators.redis.api import resource as redis
 from shared.api.crd import Resource
-from shared.kubernetes.client import DEPLOYMENT, SECRET, Kind, KubeError, Obj
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import DEPLOYMENT, SECRET, Kind, Obj
 from tests.api.conftest import Kubectl
 from tests.api.support.running import Operator
 from tests.api.support.world import ETCD_BACKUP, ETCD_CLUSTER, MEMCACHED, REDIS_CLUSTER, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, Kind, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World, masked
 

@@ -18,7 +18,7 @@ from e2e.cluster.controlplane import ControlPlane
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects import pod as template
 from operators.memcached.objects import resources
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
 from tests.api.support.world import EVERYTHING, World
 

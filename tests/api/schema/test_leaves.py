@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.kubernetes.client import SECRET, Obj
+from shared.kubernetes.kinds import SECRET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 from tests.support.memcached.cases import CHANGES

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from shared.kubernetes.client import POD, STATEFUL_SET, Invalid, Kind, Obj
+from shared.kubernetes.errors import Invalid
+from shared.kubernetes.kinds import POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
 from shared.testing import Actor
 from tests.api.support.world import World

@@ -10,7 +10,8 @@ from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import POD, Kind, Obj, Request, Response
+from shared.kubernetes.client import Request, Response
+from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.testing import Actor, ApiServer
 
 

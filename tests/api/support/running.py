@@ -17,7 +17,9 @@ from typing import NamedTuple
 from e2e.cluster.network import free_ports
 from operators.memcached.__main__ import OPERATOR, controller
 from shared.cli.options import parse_options
-from shared.kubernetes.client import Kind, Request, Response, Transport, Unavailable
+from shared.kubernetes.client import Request, Response, Transport
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import Kind
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.runtime import process
 from shared.runtime.process import Process

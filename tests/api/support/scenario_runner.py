@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.client import POD, Kind, KubeError
+from shared.kubernetes import accessors
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import POD, Kind
 from shared.runtime import process
 from shared.status import conditions
 from shared.testing.api_server import garbage_collector
@@ -187,7 +189,7 @@ class Run:
 
     def _told(self) -> bool:
         """Whether every status tells of the newest spec."""
-        return not self._here or all(map(conditions.is_current, self.world.listed(self.cast.kind)))
+        return not self._here or all(map(accessors.is_current, self.world.listed(self.cast.kind)))
 
     @property
     def _polls(self) -> bool:
@@ -198,7 +200,7 @@ class Run:
         """Whether no resource waits for what a timer would bring."""
         if not self._polls or not self._here:
             return True
-        return not any(conditions.is_true(found, conditions.RECONCILING) for found in self.world.listed(self.cast.kind))
+        return not any(accessors.is_true(found, conditions.RECONCILING) for found in self.world.listed(self.cast.kind))
 
     def _require_safe(self) -> None:
         """Make sure that nothing was done to the database that must not.
@@ -271,7 +273,7 @@ def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int, cast: Cast)
         run.go(scenario.given)
         begins = len(run.wrote)
         run.go(scenario.steps)
-        reasons = {conditions.condition(found, conditions.READY).get("reason") for found in run.world.listed(cast.kind)}
+        reasons = {accessors.condition(found, conditions.READY).get("reason") for found in run.world.listed(cast.kind)}
         assert reasons == ({scenario.ends} if scenario.ends else set()), f"{scenario} ends with {reasons}"
         return run.outcome, run.wrote[begins:]
     finally:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from operators.memcached.api.resource import API
-from shared.kubernetes.client import CRD, Invalid, Obj
+from shared.kubernetes.errors import Invalid
+from shared.kubernetes.kinds import CRD, Obj
 from shared.pki.trust_bundle import MUTATING, VALIDATING
 from tests.api.support.world import World
 

@@ -12,7 +12,9 @@ from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
 from operators.memcached.api.resource import API
 from operators.redis.api import resource as redis
-from shared.kubernetes.client import (
+from shared.kubernetes import accessors
+from shared.kubernetes.errors import KubeError, NotFound
+from shared.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -21,8 +23,6 @@ from shared.kubernetes.client import (
     SERVICE,
     STATEFUL_SET,
     Kind,
-    KubeError,
-    NotFound,
     Obj,
 )
 from shared.status import conditions
@@ -122,7 +122,7 @@ class World:
         return self.person.list(kind, self.namespace)
 
     def condition(self, name: str = "cache", *, of: str = conditions.READY) -> Obj:
-        return conditions.condition(self.find(MEMCACHED, name) or {}, of)
+        return accessors.condition(self.find(MEMCACHED, name) or {}, of)
 
     def reason(self, name: str = "cache") -> str:
         """What the Ready condition gives as its reason; empty while there is none."""
@@ -132,7 +132,7 @@ class World:
         """Ready, and that of the newest spec."""
         obj = self.find(MEMCACHED, name) or {"metadata": {}}
         current = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation")
-        return current and conditions.is_true(obj, conditions.READY)
+        return current and accessors.is_true(obj, conditions.READY)
 
     def events(self, name: str = "cache", reason: str = "") -> list[Obj]:
         """What was told of a resource, in order."""

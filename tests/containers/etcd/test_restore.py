@@ -34,7 +34,7 @@ from operators.etcd.objects import resources
 from operators.etcd.objects.command_line import HOME
 from operators.etcd.settings import Settings
 from operators.etcd.steps import quorum_recovery
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.containers.support import etcd_servers
 from tests.containers.support.etcd_servers import OPEN, Node, eventually
 

@@ -12,7 +12,7 @@ from operators.etcd.__main__ import clusters
 from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import SNAPSHOT_EACH
 from shared.cli.options import parse_options
-from shared.kubernetes.client import (
+from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
     POD,

@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.memcached.__main__ import controller
 from shared.cli.options import parse_options
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.harness.scenario import (
     Scenario,
     Stage,

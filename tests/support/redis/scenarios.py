@@ -13,7 +13,7 @@ from functools import cache
 from operators.redis.__main__ import clusters
 from operators.redis.api.resource import API
 from shared.cli.options import parse_options
-from shared.kubernetes.client import (
+from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,

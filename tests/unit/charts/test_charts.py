@@ -12,7 +12,8 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.cli.options import Options, parse_options
+from shared.cli.options import parse_options
+from shared.runtime.options import Options
 from tests.support.charts import (
     CHARTS,
     CHOICES,

@@ -13,7 +13,7 @@ from aiohttp import web
 from operators.etcd.api.resource import ADMISSION
 from operators.etcd.check import CHECK, use
 from shared.cli.check import Failed, NotYet
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 
 class Keys:

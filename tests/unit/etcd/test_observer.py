@@ -30,7 +30,8 @@ from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
 from shared.cli.options import parse_options
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
 from shared.testing.api_server.server import ApiServer
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, cluster, member_id
 

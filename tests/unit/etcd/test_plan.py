@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from operators.etcd.client.commands import Remove
 from operators.etcd.client.server import Alarm
 from operators.etcd.security.secrets import Secrets
-from shared.kubernetes.client import Obj
-from shared.kubernetes.secrets import Problem
-from shared.runtime.plan import Progress
+from shared.kubernetes.kinds import Obj
+from shared.pki.secret_checks import Problem
+from shared.status.verdict import Progress
 from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, VOTER, At, acts, cluster, member_id, plan, seen
 
 

@@ -21,7 +21,7 @@ from operators.etcd.resource_metrics import (
     backup_states,
     cluster_states,
 )
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.etcd.world import DOWN, LEARNER, VOTER, At, cluster, member_id, plan, seen

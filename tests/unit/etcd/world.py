@@ -18,7 +18,7 @@ from operators.etcd.observe import Observed, Place, is_barren
 from operators.etcd.plan import Planner
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.settings import Settings
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Action, Plan
 

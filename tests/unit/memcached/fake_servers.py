@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from operators.memcached.client.server import Section, Unreachable
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.pki import ca, certs
 from shared.testing.harness.harness import NAMESPACE
 

@@ -12,7 +12,8 @@ import pytest
 from operators.memcached import check as checking
 from operators.memcached.check import CHECK
 from shared.cli.check import LABEL, Failed
-from shared.kubernetes.client import Kube, Obj, Request, Response
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.kinds import Obj
 from shared.testing import ApiServer
 from tests.support.memcached.server import Forgetting, Silent, serving
 

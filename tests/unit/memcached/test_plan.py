@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from operators.memcached.observe import Observed
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import Apply, Progress
+from shared.runtime.plan import Apply
+from shared.status.verdict import Progress
 from tests.unit.memcached.world import EMPTY, plan, pod, resource, world
 
 THREE = tuple(pod(number) for number in (1, 2, 3))

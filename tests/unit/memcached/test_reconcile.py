@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from operators.memcached.__main__ import controller
 from operators.memcached.api.spec import MemcachedSpec
 from shared.cli.options import parse_options
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import secret

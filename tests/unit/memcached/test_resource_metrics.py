@@ -6,7 +6,7 @@ from typing import Any
 
 from operators.memcached.resource_metrics import STATES, states
 from operators.memcached.security.secrets import judge
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.memcached.fake_servers import BEGINS, ENDS, certificate, tls_secret

@@ -10,7 +10,7 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.observe import Crew, Observed
 from operators.memcached.plan import Planner
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan
 

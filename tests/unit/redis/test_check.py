@@ -13,7 +13,7 @@ from operators.redis.check import KEYS, SPEC, use
 from operators.redis.client.server import Access, Endpoint, Refused, Unreachable
 from operators.redis.topology.slots import key_slot
 from shared.cli.check import Failed, NotYet
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 CLUSTER: Obj = {"status": {"endpoints": [f"demo-{number}:6379" for number in range(3)]}}
 

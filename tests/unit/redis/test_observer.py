@@ -15,7 +15,8 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
 from shared.cli.options import parse_options
-from shared.kubernetes.client import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Kube, Obj, Request, Response
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
 from shared.testing.api_server.server import ApiServer
 from tests.unit.redis.world import At, cluster, formed, node_id, replica
 

@@ -18,9 +18,10 @@ from operators.redis.steps.membership_repair import agreement
 from operators.redis.steps.rebalance import wanted
 from operators.redis.steps.scaling import masters
 from operators.redis.topology.slots import Slots
-from shared.kubernetes.client import Obj
-from shared.kubernetes.secrets import Problem
-from shared.runtime.plan import Plan, Progress
+from shared.kubernetes.kinds import Obj
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

@@ -7,7 +7,7 @@ from typing import Any
 
 from operators.redis.resource_metrics import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
 from operators.redis.topology.slots import SLOTS
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.redis.steps.test_data_loss_recovery import LOSS

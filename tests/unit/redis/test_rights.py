@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from e2e.cluster.paths import REPOSITORY
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.api_server.request_log import Write
 from shared.testing.faults import CALL

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.runtime.plan import Verdict
 from shared.status import conditions
+from shared.status.verdict import Verdict
 from tests.unit.redis.world import ABSENT, NEW, At, cluster, formed, node_id, plan, replica, seen, world
 
 M0, M1, M2, R0, R1, R2 = formed()

@@ -21,7 +21,7 @@ from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import configured
 from operators.redis.topology.slots import SLOTS, Slots
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
 from shared.runtime.plan import Action, Plan

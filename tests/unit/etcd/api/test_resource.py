@@ -13,7 +13,7 @@ from operators.etcd.api.versions import Version
 from shared.api.crd import Resource, to_yaml
 from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import CustomResource, InvalidSpec
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.support import paths
 from tests.support.cases import Case, Change
 from tests.support.etcd import backup_cases, cases

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operators.etcd.api.resource import ADMISSION, API, EtcdCluster
 from operators.etcd.api.spec import DEFAULT_VERSION
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 
 def obj(name: str = "demo", status: Obj | None = None, **spec: Any) -> Obj:

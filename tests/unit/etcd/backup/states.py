@@ -11,7 +11,7 @@ from operators.etcd.api.backup import SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.client.server import Status
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
 
 VOLUME: Obj = {"volume": {"claimName": "snapshots", "path": "etcd"}}

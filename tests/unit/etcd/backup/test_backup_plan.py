@@ -14,10 +14,11 @@ from operators.etcd.backup.observe import Observed, Source, choose
 from operators.etcd.backup.plan import ATTEMPTS, BACKOFF, Planner
 from operators.etcd.client.server import CORRUPT
 from operators.etcd.settings import Settings
-from shared.kubernetes.client import Obj
-from shared.kubernetes.secrets import Problem
-from shared.runtime.plan import Apply, Delete, Plan, Progress
+from shared.kubernetes.kinds import Obj
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import Apply, Delete, Plan
 from shared.status import conditions
+from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import (
     BEGAN,
     BUCKET,

@@ -17,7 +17,8 @@ from operators.etcd.membership.bootstrap import New
 from operators.etcd.objects import pod as template
 from operators.etcd.objects import resources
 from operators.etcd.security.secrets import Secrets
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, NotFound, Obj
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.harness import NAMESPACE, Harness
 from shared.testing.harness.scenario import Scenario, Stage, Step, Subject, apply, at_once, away, create, delete

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from operators.etcd.backup.outcome import INTERRUPTED, outcome
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.backup.states import BEGAN, ENDED, at, ended, failed
 
 

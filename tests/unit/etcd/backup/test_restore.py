@@ -17,9 +17,10 @@ from operators.etcd.membership import bootstrap
 from operators.etcd.membership.bootstrap import Closed, New
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
-from shared.kubernetes.client import Obj
-from shared.kubernetes.secrets import Problem
-from shared.runtime.plan import PASS, Action, Apply, Delete, Progress, Step
+from shared.kubernetes.kinds import Obj
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import PASS, Action, Apply, Delete, Step
+from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import at, ended, failed, leaving, there
 from tests.unit.etcd.world import (
     ABSENT,

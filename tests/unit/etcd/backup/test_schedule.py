@@ -17,10 +17,9 @@ from operators.etcd.backup.schedule import FAILED_KEPT, backup_status, failing, 
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
 from operators.etcd.observe import Observed
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete
-from shared.runtime.queue import Key
 from tests.unit.etcd.backup.states import VOLUME
 from tests.unit.etcd.world import SETTINGS, UID, VOTER, cluster, plan, seen
 

@@ -13,9 +13,9 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations, view
 from operators.etcd.backup.observe import observer
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kube, Obj
-from shared.kubernetes.secrets import Problem
-from shared.runtime.queue import Key
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
+from shared.pki.secret_checks import Problem
 from shared.testing.api_server.server import ApiServer
 from shared.testing.harness.harness import look
 from tests.support.etcd.scenarios import OPTIONS

@@ -16,7 +16,7 @@ from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remo
 from operators.etcd.client.server import Member
 from operators.etcd.membership import bootstrap
 from operators.etcd.objects import resources
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Action, Apply, Delete, Patch, Plan
 from shared.status import conditions
 from tests.unit.etcd.membership.abstract_view import observe

@@ -9,7 +9,7 @@ from operators.etcd.client.server import Members, Status
 from operators.etcd.objects import resources
 from operators.etcd.observe import Observed, Place
 from operators.etcd.observer import with_members
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from tests.unit.etcd.world import CLUSTER_ID, UID
 

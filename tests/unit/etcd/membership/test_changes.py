@@ -8,7 +8,8 @@ import pytest
 
 from operators.etcd.client.commands import MoveLeader, Promote
 from operators.etcd.client.server import Member
-from shared.runtime.plan import Patch, Plan, Progress
+from shared.runtime.plan import Patch, Plan
+from shared.status.verdict import Progress
 from tests.unit.etcd.world import (
     ABSENT,
     AWAITED,

@@ -8,7 +8,7 @@ from typing import Any
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.raft_log import SNAPSHOT_EACH, runs_as, unreadable
 from operators.etcd.observe import Observed
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.steps.test_rolling_update import image
 from tests.unit.etcd.world import VOTER, acts, cluster, plan, seen
 

@@ -13,7 +13,7 @@ from operators.etcd.client.server import Member
 from operators.etcd.membership import bootstrap
 from operators.etcd.membership.bootstrap import Closed, Joining, New
 from operators.etcd.objects import command_line, resources
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.world import cluster
 
 MODES: tuple[dict[str, Any], ...] = (

@@ -16,7 +16,7 @@ from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
 from operators.etcd.objects import pod as template
 from operators.etcd.objects import resources
 from operators.etcd.security.secrets import Secrets
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.objects.test_golden import GOLDEN
 from tests.unit.etcd.world import SETTINGS, cluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from operators.etcd.objects import resources
 from operators.etcd.observe import Place
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.steps import provisioning
 from tests.unit.etcd.world import SETTINGS, cluster

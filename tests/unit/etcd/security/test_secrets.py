@@ -10,10 +10,11 @@ import pytest
 
 from operators.etcd.client.server import Access
 from operators.etcd.security.secrets import Secrets, judge, names, read
-from shared.kubernetes.client import SECRET, Kube, Obj
-from shared.kubernetes.secrets import Problem
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import SECRET, Obj
 from shared.pki import ca
 from shared.pki.certs import Pair
+from shared.pki.secret_checks import Problem
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.api_server.server import ApiServer
 from tests.unit.etcd.security.secret_fixtures import BEGINS, Vault, encoded

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from operators.etcd.api.versions import Version
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 
 @dataclass(frozen=True)

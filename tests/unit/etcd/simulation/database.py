@@ -16,7 +16,7 @@ from typing import Any
 
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.requests import Aimed
 from shared.testing.kubelet.kubelet import Fate
 from tests.unit.etcd.simulation import helpers, server

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.etcd.api.versions import LEAST_BEFORE, Version
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import Aimed, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.etcd.simulation.raft import Cluster, Disk, Seat, quorum, seat_of, votes

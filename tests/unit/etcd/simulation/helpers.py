@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from operators.etcd.objects.command_line import DATA_DIRECTORY
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.kubelet.kubelet import Exit, Fate
 from tests.unit.etcd.simulation.raft import Cluster, Disk
 

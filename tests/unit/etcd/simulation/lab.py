@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.etcd.client.server import Access, Endpoint, Server
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.support.etcd.lab import ending
 from tests.unit.etcd.simulation.database import FakeEtcd
 

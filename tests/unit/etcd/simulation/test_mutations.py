@@ -19,7 +19,7 @@ from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
 from operators.etcd.steps import quorum_recovery, rolling_update
-from shared.kubernetes.client import POD
+from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Apply, Step
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course

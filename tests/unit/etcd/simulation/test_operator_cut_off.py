@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from shared.status import conditions
 from shared.testing.harness.scenario import Step, later, untold
 from shared.testing.harness.scenario_runner import Play, World
@@ -35,7 +36,7 @@ async def test_an_operator_that_is_cut_off_takes_nothing_away(wish: Step) -> Non
     [kept] = play.stage.find(STATEFUL_SET)
     assert kept["spec"]["replicas"] == 3
     [found] = play.stage.find()
-    assert conditions.condition(found, conditions.READY)["status"] == "False"
+    assert accessors.condition(found, conditions.READY)["status"] == "False"
     await play.go((cut_off(off=False),))
     [found] = play.stage.find()
-    assert conditions.condition(found, conditions.READY)["reason"] == "Ready"
+    assert accessors.condition(found, conditions.READY)["reason"] == "Ready"

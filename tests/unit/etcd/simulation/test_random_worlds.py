@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.etcd.membership.raft_log import SNAPSHOT_EACH
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, NotFound, Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import Stage, Step, apply, later
 from shared.testing.harness.scenario_runner import Play, World
@@ -187,7 +189,7 @@ async def course(size: int, version: str, happens: list[Event]) -> Play:
 
 def told(play: Play) -> Obj:
     [found] = play.stage.find()
-    return conditions.condition(found, conditions.READY)
+    return accessors.condition(found, conditions.READY)
 
 
 async def require_well(play: Play) -> None:

@@ -13,8 +13,9 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import CORRUPT, Alarm, HashKV
 from operators.etcd.observe import Observed
 from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member, suspected
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Progress, Step
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Step
+from shared.status.verdict import Progress
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
 
 ANNOUNCED = {"conditions": [{"type": "Ready", "status": "False", "reason": "ReplacingCorruptMember", "message": "…"}]}

@@ -14,7 +14,8 @@ from operators.etcd.client.server import Access
 from operators.etcd.observe import Observed
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps.credentials import former, keep_auth, require_entry
-from shared.runtime.plan import Progress, Step
+from shared.runtime.plan import Step
+from shared.status.verdict import Progress
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, plan, seen
 
 WANTED = {"enabled": True, "rootSecretName": "root"}

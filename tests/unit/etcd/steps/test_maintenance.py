@@ -21,7 +21,8 @@ from operators.etcd.steps.maintenance import (
     quota,
     relieve_full_disk,
 )
-from shared.runtime.plan import Progress, Step
+from shared.runtime.plan import Step
+from shared.status.verdict import Progress
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
 
 MIB = 2**20

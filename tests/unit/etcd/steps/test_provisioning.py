@@ -13,9 +13,11 @@ from operators.etcd.objects import resources
 from operators.etcd.observe import Observed, Place
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps import provisioning
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
-from shared.kubernetes.secrets import AGAIN, Problem
-from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, Step, WriteSecret
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
+from shared.kubernetes.secrets import AGAIN
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
+from shared.status.verdict import Progress
 from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
 from tests.unit.etcd.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
 

@@ -20,9 +20,10 @@ from operators.etcd.observe import Observed
 from operators.etcd.steps import quorum_recovery
 from operators.etcd.steps.data_loss import Loss, loss
 from operators.etcd.steps.quorum_recovery import executing, pod_name, recover_quorum, replicas, report, successor
-from shared.kubernetes.client import STATEFUL_SET, Obj
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
 from shared.runtime.plan import Step
+from shared.status import verdict
 from tests.unit.etcd.world import CLUSTER_ID, DOWN, NOW, SETTINGS, UID, VOTER, At, acts, cluster, member_id, plan, seen
 
 AWAY = At(up=False, trouble="ContainerCreating: ")
@@ -73,7 +74,7 @@ def test_members_that_are_away_are_not_lost() -> None:
     assert not left.for_good
     assert names(left.silent) == ["demo-0", "demo-1", "demo-2"]
     step = recover(resource, world)
-    assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", steps.Progress.UNDERWAY)
+    assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.UNDERWAY)
     assert "2 of 3 voters must agree" in step.message
     assert "demo-1 is away" in step.message
     assert "Nothing is lost for good" in step.message
@@ -169,7 +170,7 @@ def test_one_that_serves_no_client_is_judged_by_its_metrics() -> None:
 def test_while_one_is_silent_there_is_no_token() -> None:
     resource, world = without_quorum(SURVIVES, AWAY, LOST, LOST, LOST)
     step = recover(resource, world)
-    assert (step.reason, step.progress) == ("QuorumLost", steps.Progress.UNDERWAY)
+    assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.UNDERWAY)
     assert "demo-1 is away" in step.message
     assert "delete their volume claims" in step.message
     assert report(resource, world) is None
@@ -188,7 +189,7 @@ def test_the_token_stands_for_this_loss_and_this_survivor() -> None:
 def test_the_report_says_what_to_do_and_nothing_is_done() -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
     step, token = recover(resource, world), found(resource, world).token
-    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", steps.Progress.STALLED)
+    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.STALLED)
     assert "demo-1, demo-2 of the 3 voters lost their data" in step.message
     assert f"set spec.recovery.confirm to {token}" in step.message
     assert replicas(resource, world) is None
@@ -210,7 +211,7 @@ def test_where_nobody_has_any_data_a_person_is_told_how_to_begin_anew() -> None:
     for at in [(LOST,), (LOST, LOST, LOST)]:
         resource, world = without_quorum(*at, recovery={"confirm": "anything"})
         step = recover(resource, world)
-        assert (step.actions, step.reason, step.progress) == ((), "DataLost", steps.Progress.STALLED)
+        assert (step.actions, step.reason, step.progress) == ((), "DataLost", verdict.Progress.STALLED)
         assert "spec.restore" in step.message
 
 
@@ -237,7 +238,7 @@ def confirmed(*at: At, token: str = "", **more: Any) -> tuple[EtcdCluster, Obser
 def test_another_token_is_refused_with_both() -> None:
     resource, world = confirmed(SURVIVES, LOST, LOST, token="000000000000")
     step, token = recover(resource, world), found(resource, world).token
-    assert (step.actions, step.reason, step.progress) == ((), "TokenRefused", steps.Progress.STALLED)
+    assert (step.actions, step.reason, step.progress) == ((), "TokenRefused", verdict.Progress.STALLED)
     assert "'000000000000'" in step.message
     assert token in step.message
     assert replicas(resource, world) is None
@@ -248,7 +249,7 @@ def test_a_token_that_was_not_told_yet_is_written_down_first() -> None:
     token = found(resource, world).token
     resource, world = without_quorum(SURVIVES, LOST, LOST, recovery={"confirm": token})
     step = recover(resource, world)
-    assert (step.actions, step.requeue, step.progress) == ((), 0, steps.Progress.WAITING)
+    assert (step.actions, step.requeue, step.progress) == ((), 0, verdict.Progress.WAITING)
     assert not executing(resource, world)
 
 
@@ -359,7 +360,7 @@ def test_once_the_data_is_made_only_the_survivor_starts(still: Obj | None) -> No
     resource, world = stopped(recovery_s_pod("Succeeded"), recovery=still)
     assert replicas(resource, world) == 1
     step = recover(resource, world)
-    assert (step.actions, step.reason, step.progress) == ((), "Recovering", steps.Progress.UNDERWAY)
+    assert (step.actions, step.reason, step.progress) == ((), "Recovering", verdict.Progress.UNDERWAY)
     assert report(resource, world) == RECORDED
 
 

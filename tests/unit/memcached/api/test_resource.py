@@ -14,7 +14,7 @@ from operators.memcached.observe import Crew, Observed
 from operators.memcached.security.secrets import Secrets
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply
 from tests.support import paths
 from tests.support.cases import Case

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.api.resource import ADMISSION, API, Memcached
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case
 from tests.support.memcached.cases import ACCEPTED, REFUSED
 

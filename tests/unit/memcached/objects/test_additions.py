@@ -11,8 +11,8 @@ import pytest
 
 from operators.memcached.__main__ import controller
 from shared.cli.options import parse_options
-from shared.kubernetes.client import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
-from shared.runtime.plan import Progress
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
+from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
 from tests.unit.memcached.world import plan, pod, resource, world
 

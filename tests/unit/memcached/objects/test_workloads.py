@@ -9,8 +9,9 @@ import pytest
 from operators.memcached.__main__ import controller
 from operators.memcached.observe import Observed
 from shared.cli.options import parse_options
-from shared.kubernetes.client import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
-from shared.runtime.plan import Apply, Delete, Progress
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
+from shared.runtime.plan import Apply, Delete
+from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.world import crew, plan, pod, resource
 

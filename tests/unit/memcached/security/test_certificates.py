@@ -12,10 +12,12 @@ from operators.memcached.observe import Observed
 from operators.memcached.security.certificates import PATIENCE, Served
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options
-from shared.kubernetes.client import DEPLOYMENT, POD, SECRET, Obj
-from shared.kubernetes.secrets import AGAIN, Problem
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.secrets import AGAIN
 from shared.pki.certs import Pair
-from shared.runtime.plan import Call, Progress
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import Call
+from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, certificate, der, secret, tls_secret
 from tests.unit.memcached.world import crew, plan, pod, resource

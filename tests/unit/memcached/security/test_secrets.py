@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.security.secrets import Secrets, fingerprint, judge
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.pki.certs import Pair
 from tests.unit.memcached.fake_servers import certificate, der, secret, signer, tls_secret
 from tests.unit.memcached.world import resource

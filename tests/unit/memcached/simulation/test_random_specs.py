@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.api.spec import MemcachedSpec
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, apply

@@ -13,7 +13,7 @@ from operators.redis.topology.slots import Slots
 from shared.api.crd import to_yaml
 from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import InvalidSpec
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.support import paths
 from tests.support.cases import Case, Change
 from tests.support.redis import cases

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.redis.api.resource import ADMISSION, API, RedisCluster
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.support.redis.cases import NFS, SEED
 
 IDS = ("a" * 40, "b" * 40, "c" * 40)

@@ -16,7 +16,7 @@ from operators.redis.observe import Observed
 from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
 from operators.redis.steps import provisioning
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.redis.security.rotation import GIVEN, Lab, wished
 
 

@@ -12,7 +12,7 @@ from operators.redis.api.reserved_directives import OURS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import redis_conf
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from tests.unit.redis.security.rotation import wished
 
 

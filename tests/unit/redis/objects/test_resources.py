@@ -7,7 +7,7 @@ import pytest
 from operators.redis.objects import resources
 from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import Place
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from tests.unit.redis.security.rotation import wished
 from tests.unit.redis.world import UID

@@ -24,7 +24,7 @@ from operators.redis.security import secrets
 from operators.redis.security.certificates import Mounted
 from operators.redis.security.users import Passwords
 from operators.redis.steps import credentials, provisioning
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.pki import ca, certs
 from shared.pki.certs import Pair

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from operators.redis.security.secrets import Secrets, judge, names, read
-from shared.kubernetes.client import SECRET, Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import encoded
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.api_server.server import ApiServer

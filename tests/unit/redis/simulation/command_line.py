@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 DATA = "/data"
 ENGINES = {"redis-server": "redis", "valkey-server": "valkey"}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from operators.redis.client.server import PORT, Connect
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.requests import Aimed
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock

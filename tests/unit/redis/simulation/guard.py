@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import Aimed, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.redis.simulation.node import Node, slot_of

@@ -18,7 +18,7 @@ from operators.redis.migration import key_by_key
 from operators.redis.observe import Observed, Place
 from operators.redis.plan import Planner
 from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
-from shared.kubernetes.client import POD
+from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course

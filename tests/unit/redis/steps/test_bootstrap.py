@@ -9,8 +9,9 @@ from operators.redis.client.responses import Node
 from operators.redis.observe import Observed
 from operators.redis.steps import bootstrap
 from operators.redis.topology.slots import Slots
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Progress, Step
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Step
+from shared.status.verdict import Progress
 from tests.unit.redis.world import NEW, NEW_RECORDED, NOW, At, acts, cluster, formed, node_id, of, plan, seen, world
 
 RECORDED = [NEW_RECORDED] * 6

@@ -16,7 +16,8 @@ from operators.redis.observe import Observed
 from operators.redis.security.users import Passwords
 from operators.redis.steps import credentials, provisioning
 from operators.redis.steps.credentials import MOUNTING, RENEWING, ROTATING
-from shared.runtime.plan import PASS, Patch, Progress, WriteSecret
+from shared.runtime.plan import PASS, Patch, WriteSecret
+from shared.status.verdict import Progress
 from tests.unit.redis.security.rotation import GIVEN, OVERLAP, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from operators.redis.topology.slots import Slots
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Plan, Progress
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
 from tests.unit.redis.steps.test_membership_repair import lost
 from tests.unit.redis.world import At, acts, cluster, formed, node_id, of, plan, seen, world
 

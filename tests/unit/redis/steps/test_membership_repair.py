@@ -8,7 +8,8 @@ import pytest
 
 from operators.redis.client.responses import Node
 from operators.redis.topology.slots import Slots
-from shared.runtime.plan import Plan, Progress
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

@@ -14,9 +14,11 @@ from operators.redis.objects.resources import CLUSTER_UID, CONFIG_MARK
 from operators.redis.observe import ConfigTemplate, Observed, Place
 from operators.redis.steps import provisioning
 from operators.redis.steps.provisioning import TEMPLATE_KEY
-from shared.kubernetes.client import Obj
-from shared.kubernetes.secrets import Problem, content_of
-from shared.runtime.plan import PASS, Apply, Delete, Patch, Progress, WriteSecret
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secrets import content_of
+from shared.pki.secret_checks import Problem
+from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
+from shared.status.verdict import Progress
 from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS, UID
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from operators.redis.topology.slots import Slots
-from shared.runtime.plan import Plan, Progress
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
 from tests.unit.redis.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
 
 M0, M1, M2, R0, R1, R2 = formed()

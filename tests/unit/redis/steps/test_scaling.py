@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from operators.redis.topology.slots import Slots
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Plan, Progress
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
     NEW,

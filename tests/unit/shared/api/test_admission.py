@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 
 from shared.api.admission import DEFAULT, LARGEST, VALIDATE, json_patch, routes
 from shared.api.spec import Admission, Review
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Kind, Obj
 
 KIND = Kind("example.com", "v1", "Cup", "cups")
 

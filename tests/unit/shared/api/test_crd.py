@@ -10,7 +10,7 @@ from pydantic import Field
 from shared.api.crd import Column, Resource, Scale, structural, to_dict, to_yaml
 from shared.api.podspec import OPAQUE, PodSettings, Quantity
 from shared.api.spec import Rule, SpecModel, Status
-from shared.kubernetes.client import Kind
+from shared.kubernetes.kinds import Kind
 
 
 class Inner(SpecModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.api.podspec import PodDisruptionBudget
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 
 
 def budget(**given: int | str) -> PodDisruptionBudget:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.cli.options import Options, parse_options
+from shared.cli.options import parse_options
+from shared.runtime.options import Options
 
 
 def options(*arguments: str, **environment: str) -> Options:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.managed_fields import changed_by, difference, record_of, trim
 from shared.testing.api_server.requests import merge_patch
 from tests.support import paths

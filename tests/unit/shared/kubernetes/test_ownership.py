@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from shared.kubernetes.client import POD, SERVICE, Kind, Obj
+from shared.kubernetes.kinds import POD, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, key_of, made_for, require_labelled, require_ours
-from shared.runtime.queue import Key
 
 CACHE = Kind("example.com", "v1", "Thing", "things")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 
 

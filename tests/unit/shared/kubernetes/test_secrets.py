@@ -8,10 +8,11 @@ from functools import cache
 
 import pytest
 
-from shared.kubernetes.client import Obj
-from shared.kubernetes.secrets import Wrong, digest, key_of, texts, wrong_with_hosts, wrong_with_pair
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secrets import digest, key_of
 from shared.pki import ca
 from shared.pki.certs import Pair
+from shared.pki.secret_checks import Wrong, texts, wrong_with_hosts, wrong_with_pair
 
 NOW = datetime.now(UTC)
 WHENEVER = True

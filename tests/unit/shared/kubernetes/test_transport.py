@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from shared.kubernetes.client import APPLY_PATCH, Request, Response, Unavailable
+from shared.kubernetes.client import APPLY_PATCH, Request, Response
+from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.transport import Bounded, Configuration, HttpTransport
 
 THING = {"kind": "Thing", "metadata": {"name": "ä"}}

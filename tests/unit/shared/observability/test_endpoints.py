@@ -14,9 +14,11 @@ import pytest
 from aiohttp import web
 
 from e2e.cluster.network import free_ports
-from shared.kubernetes.client import Kube, Obj, Request, Response, Unavailable
+from shared.kubernetes.access_review import VERDICT_AGE, VERDICTS, Guard
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import Obj
 from shared.observability import endpoints, profiling
-from shared.observability.endpoints import VERDICT_AGE, VERDICTS, Guard
 
 PATH = "/metrics"
 

@@ -18,12 +18,14 @@ from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from shared.kubernetes.client import Kind, Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import tracing
 from shared.observability.logs import JsonFormatter
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
-from shared.runtime.plan import Plan, Verdict
+from shared.runtime.plan import Plan
+from shared.status.verdict import Verdict
 from shared.testing.harness.harness import Harness
 from tests.support.otlp import Collector, collecting
 

@@ -17,7 +17,9 @@ from unittest.mock import patch
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from shared.kubernetes.client import SECRET, Kind, Kube, KubeError, Obj, Request, Response, Transport
+from shared.kubernetes.client import Kube, Request, Response, Transport
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.pki.ca import fulfil
 from shared.pki.rotation import Made, Order
 from shared.pki.serving import SelfMade

@@ -19,14 +19,17 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from shared.cli.options import parse_options
-from shared.kubernetes.client import SECRET, Conflict, Forbidden, Kube, NotFound, Request, Response
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.errors import Conflict, Forbidden, NotFound
+from shared.kubernetes.kinds import SECRET
 from shared.pki import certs
 from shared.pki.ca import authority, issue
 from shared.pki.certs import Pair
 from shared.pki.rotation import LIFETIME, Order
-from shared.pki.serving import Certificates, Mounted, SelfMade, certificates_of, make
+from shared.pki.serving import Certificates, Mounted, SelfMade, make
 from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
+from shared.runtime.process import certificates_of
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, configuration, made, served_by, verify
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kubernetes.client import POD, Kind, Obj, Unavailable
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import POD, Key, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, key_of
 from shared.runtime.cache import Cache, Relist
-from shared.runtime.queue import Key
 
 THING = Kind("example.com", "v1", "Thing", "things")
 OWNER = Key("default", "owner")

@@ -8,7 +8,10 @@ from datetime import datetime
 import pytest
 
 from shared.api.spec import InvalidSpec
-from shared.kubernetes.client import (
+from shared.kubernetes import accessors
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import Conflict, Unavailable
+from shared.kubernetes.kinds import (
     EVENT,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -16,19 +19,17 @@ from shared.kubernetes.client import (
     SERVICE,
     STATEFUL_SET,
     STORAGE_CLASS,
-    Conflict,
     Kind,
-    Kube,
     Obj,
-    Unavailable,
 )
 from shared.kubernetes.ownership import NotOurs, Owner
 from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan, Verdict
+from shared.runtime.plan import Action, Apply, Call, Delete, Patch, Plan
 from shared.status import conditions
+from shared.status.verdict import Verdict
 from shared.testing.faults import requests
 from shared.testing.harness.harness import NAMESPACE, Harness
 
@@ -310,22 +311,22 @@ async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -
 @pytest.mark.parametrize("where", ["looks", "shakes"])
 async def test_a_database_that_does_not_answer_is_told_by_its_own_name_once_it_lasts(room: Room, where: str) -> None:
     await room.plan()
-    assert conditions.is_true(room.harness.resource("a"), conditions.READY)
+    assert accessors.is_true(room.harness.resource("a"), conditions.READY)
     panics = metrics.PANICS.labels(controller="box")._value.get()
     setattr(room.boxes, where, BoxTrouble("no answer from a-0 within 5 s"))
     said = []
     for _ in range(3):
         assert await room.plan(Shake()) == ["error"]
-        said.append(conditions.condition(room.harness.resource("a"), conditions.READY))
+        said.append(accessors.condition(room.harness.resource("a"), conditions.READY))
     assert [condition["reason"] for condition in said] == ["Ready", "Ready", "BoxTrouble"]
     assert (said[-1]["status"], said[-1]["message"]) == ("False", "no answer from a-0 within 5 s")
     assert metrics.PANICS.labels(controller="box")._value.get() == panics
     setattr(room.boxes, where, None)
     assert await room.plan() == ["success"]
-    assert conditions.is_true(room.harness.resource("a"), conditions.READY)
+    assert accessors.is_true(room.harness.resource("a"), conditions.READY)
 
 
 async def test_a_spec_that_cannot_be_read_is_no_trouble_of_the_database(room: Room) -> None:
     room.boxes.looks = InvalidSpec("spec.lid: no such lid")
     assert await room.plan() == ["terminal_error"]
-    assert conditions.condition(room.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"
+    assert accessors.condition(room.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"

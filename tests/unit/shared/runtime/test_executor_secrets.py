@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Conflict, Forbidden, Obj
+from shared.kubernetes.errors import Conflict, Forbidden
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import NotOurs
 from shared.pki import certs
 from shared.pki.ca import fulfil

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from shared.kubernetes.client import DEPLOYMENT, EVENT, LEASE, Kube, Obj, Request, Response, Transport, Unavailable
+from shared.kubernetes.client import Kube, Request, Response, Transport
+from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.kinds import DEPLOYMENT, EVENT, LEASE, Obj
 from shared.runtime.leader_election import Fence, Leadership, Sight, Times, claim, release, unopposed
 from shared.status.events import Recorder
 from shared.testing import ApiServer

@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
-from shared.kubernetes.client import SERVICE
-from shared.runtime.plan import PASS, Apply, Progress, Step, StepOf, follow
+from shared.kubernetes.kinds import SERVICE
+from shared.runtime.plan import PASS, Apply, Step, StepOf, follow
+from shared.status.verdict import Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = (Apply(SERVICE, {"metadata": {"name": name}}) for name in ("one", "two"))

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from shared.runtime.queue import FIRST_RETRY, LAST_RETRY, Key, Queue
+from shared.kubernetes.kinds import Key
+from shared.runtime.queue import FIRST_RETRY, LAST_RETRY, Queue
 
 A, B = Key("default", "a"), Key("default", "b")
 

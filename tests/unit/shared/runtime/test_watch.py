@@ -10,9 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kubernetes.client import POD, Kind, Obj
+from shared.kubernetes.kinds import POD, Key, Kind, Obj
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
 from shared.runtime.watch import Entered
 
 OWNER = Key("default", "owner")

@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Progress, Verdict
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
 from shared.status import conditions as status
+from shared.status.verdict import Progress, Verdict
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
@@ -60,7 +61,7 @@ def test_entries_of_a_resource_s_own_stand_first_in_the_same_list() -> None:
     assert first["conditions"][0] == instance
     again = status.compose(resource(first), first, Verdict(), NOW)
     assert again == first, "what is reported once more as it was stays as it was, and nothing stands there twice"
-    assert status.is_true(resource(first), "Ready")
+    assert accessors.is_true(resource(first), "Ready")
 
 
 def test_an_equal_status_is_no_patch() -> None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.kubernetes.client import Obj
-from shared.runtime.plan import Progress, Verdict
+from shared.kubernetes.kinds import Obj
 from shared.status.deadlines import Deadline
+from shared.status.verdict import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEADLINE = Deadline("CreateTimeout", 600, "--create-timeout")

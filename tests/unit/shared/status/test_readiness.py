@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.runtime.controller import Controller
-from shared.runtime.plan import Plan, Progress, Verdict
-from shared.runtime.queue import Key
+from shared.runtime.plan import Plan
 from shared.status.readiness import Readiness
+from shared.status.verdict import Progress, Verdict
 from shared.testing.harness.harness import Harness
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,9 +12,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from shared.kubernetes.client import Kind, Obj
+from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.runtime.cache import Cache
-from shared.runtime.queue import Key
 from shared.status import resource_metrics
 from shared.status.resource_metrics import DESIRED, PAUSED, Sample, State
 

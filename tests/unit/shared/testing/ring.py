@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from shared.kubernetes.client import SERVICE, Kind, Kube, Obj
+from shared.kubernetes.client import Kube
+from shared.kubernetes.kinds import SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Step, follow
-from shared.runtime.queue import Key
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.api_server.requests import Aimed
 from shared.testing.harness.harness import NAMESPACE

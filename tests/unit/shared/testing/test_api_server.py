@@ -9,20 +9,9 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.client import (
-    DEPLOYMENT,
-    POD,
-    SERVICE,
-    AlreadyExists,
-    Conflict,
-    Forbidden,
-    Invalid,
-    Kube,
-    NotFound,
-    Obj,
-    Request,
-    Unavailable,
-)
+from shared.kubernetes.client import Kube, Request
+from shared.kubernetes.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, Obj
 from shared.testing import ApiServer, Crash, Served, reads
 from shared.testing.api_server.kinds import CONFIG_MAP, NAMESPACE
 from shared.testing.api_server.requests import merge_patch, selects

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.client import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Forbidden, NotFound, Obj
+from shared.kubernetes.errors import Forbidden, NotFound
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing import ApiServer, Workloads
 from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.kubelet.kubelet import Exit, Fate

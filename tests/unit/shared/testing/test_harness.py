@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from shared.kubernetes.client import SERVICE
+from shared.kubernetes.kinds import SERVICE
 from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance

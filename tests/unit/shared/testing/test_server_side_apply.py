@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kubernetes.client import Obj
+from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.field_sets import compare, decode, encode, fields_of
 from shared.testing.api_server.kinds import BUILT_IN
 from shared.testing.api_server.server_side_apply import (

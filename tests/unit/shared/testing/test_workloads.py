@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.kubernetes.client import DEPLOYMENT, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Obj
 from shared.testing import ApiServer, Workloads
 from tests.support.api_server_scenarios import deployment, stateful_set
 

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Iterable
 
 from shared.api import crd
-from shared.kubernetes.client import CRD, Forbidden, Kind, Kube, KubeError, NotFound, Unavailable
-from shared.status import conditions
+from shared.kubernetes import accessors
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import Forbidden, KubeError, NotFound, Unavailable
+from shared.kubernetes.kinds import CRD, Kind
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +21,7 @@ async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
         applied = await kube.apply(CRD, crd.to_dict(resource))
         name = applied["metadata"]["name"]
         for _ in range(100):
-            if conditions.is_true(applied, "Established") and await _is_served(kube, resource.kind):
+            if accessors.is_true(applied, "Established") and await _is_served(kube, resource.kind):
                 log.info("CRD %s is served", name)
                 break
             await asyncio.sleep(0.1)

@@ -1,0 +1,58 @@
+"""The entry point of every operator: `python -m operators.<name>`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from types import ModuleType
+
+from shared.api import crd, reference
+from shared.cli import list_operators
+from shared.cli.options import parse_options
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.transport import HttpTransport, load_configuration
+from shared.observability import logs, tracing
+from shared.runtime.options import Options
+from shared.runtime.process import Operator, Process
+
+log = logging.getLogger(__name__)
+
+
+def main(operator: Operator, package: ModuleType) -> None:
+    """Run an operator until it is told to stop; the process's exit code says whether it could.
+
+    Args:
+        package: where operators are, for --known-operators.
+    """
+    options = parse_options(operator.name, operator.image_repository)
+    if printed := _printed(operator, package, options):
+        sys.stdout.write(printed)
+        return
+    logs.configure(options.log_level, options.log_format)
+    try:
+        asyncio.run(_run(operator, options))
+    except (KubeError, OSError, ValueError) as error:
+        log.error("%s cannot run: %s", options.operator_name, error)
+        sys.exit(1)
+
+
+def _printed(operator: Operator, package: ModuleType, options: Options) -> str:
+    """What is asked for instead of running; empty if nothing is."""
+    if options.known_operators:
+        return list_operators.table(package)
+    if options.command == "crd":
+        return "---\n".join(map(crd.to_yaml, operator.crds))
+    if options.command == "reference":
+        return reference.to_markdown(*operator.crds)
+    return ""
+
+
+async def _run(operator: Operator, options: Options) -> None:
+    configuration = await load_configuration(options.kubeconfig)
+    transport = HttpTransport(configuration)
+    try:
+        async with tracing.exported(options.otlp_endpoint, options.operator_name):
+            await Process(operator, options, transport, configuration).run()
+    finally:
+        await transport.close()

@@ -1,0 +1,69 @@
+"""Kinds of Kubernetes objects and where the API server keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Obj = dict[str, Any]
+"""A Kubernetes object, or a part of one, as JSON."""
+
+
+class Key(NamedTuple):
+    """Which resource: the queue's and the cache's unit of work."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object and where the API server keeps it.
+
+    Attributes:
+        group: API group, empty for the core group.
+        version: served version, such as `v1`.
+        name: the kind's name, such as `Deployment`.
+        plural: its resource name in URLs, such as `deployments`.
+        namespaced: whether objects live in namespaces.
+    """
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """URL path of the collection, an object, or an object's subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
+SERVICE = Kind("", "v1", "Service", "services")
+POD = Kind("", "v1", "Pod", "pods")
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+SECRET = Kind("", "v1", "Secret", "secrets")
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+EVENT = Kind("", "v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
