@@ -23,7 +23,7 @@ SHIPPED = {
 """What each chart brings. In the umbrella chart, its own copy of the operators' stands for those of its parts."""
 
 
-class Asked(NamedTuple):
+class CatalogueQuery(NamedTuple):
     """One question.
 
     Attributes:
@@ -39,13 +39,13 @@ class Asked(NamedTuple):
     quiet: bool
 
 
-def queries() -> Iterator[Asked]:
+def queries() -> Iterator[CatalogueQuery]:
     """Every expression of every panel, mark and variable, in order."""
     for page in DASHBOARDS:
         for panel in page.panels:
             for query in panel.queries:
-                yield Asked(page.uid, panel.title, query.expr, query.quiet)
+                yield CatalogueQuery(page.uid, panel.title, query.expr, query.quiet)
         for mark in page.marks:
-            yield Asked(page.uid, f"mark {mark.name}", mark.expr, quiet=True)
+            yield CatalogueQuery(page.uid, f"mark {mark.name}", mark.expr, quiet=True)
         for variable in page.variables:
-            yield Asked(page.uid, f"variable {variable.name}", variable.source, variable.name == "cluster")
+            yield CatalogueQuery(page.uid, f"variable {variable.name}", variable.source, variable.name == "cluster")

@@ -85,22 +85,22 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueriedMetric:
     """One selector: a name, and what it wants of labels."""
 
     name: str
     matchers: tuple[Matcher, ...]
 
 
-def asked_by(expr: str) -> list[Asked]:
+def asked_by(expr: str) -> list[QueriedMetric]:
     """The selectors of an expression, one for each name: {__name__=~"a|b"} is two."""
-    found: list[Asked] = []
+    found: list[QueriedMetric] = []
     for node in _nodes(_parsed(expr)):
         if isinstance(node, VectorSelector):
             matchers = tuple(node.matchers.matchers)
             names = [matcher.value for matcher in matchers if matcher.name == "__name__"]
             rest = tuple(matcher for matcher in matchers if matcher.name != "__name__")
-            found += [Asked(name, rest) for name in ([node.name] if node.name else "|".join(names).split("|"))]
+            found += [QueriedMetric(name, rest) for name in ([node.name] if node.name else "|".join(names).split("|"))]
     return found
 
 

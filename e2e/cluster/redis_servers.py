@@ -21,7 +21,7 @@ from e2e.cluster import processes, redis_programs
 from e2e.cluster.network import free_ports
 from operators.redis.client.connection import connect
 from operators.redis.client.node_inspection import look
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Command, Endpoint, RedisError, Refused, Server
 from operators.redis.topology.slots import SLOTS, Slots, key_slot
 
@@ -68,7 +68,7 @@ class Node:
         finally:
             await server.aclose()
 
-    async def says(self, access: Access = OPEN) -> Said:
+    async def says(self, access: Access = OPEN) -> NodeReport:
         async with self.asked(access) as server:
             return await look(server)
 
@@ -185,17 +185,17 @@ class Cluster:
                 await asyncio.sleep(0.1)
         await self.until(lambda said: said[node.id].link_up and said[node.id].me.is_replica)
 
-    async def says(self) -> dict[str, Said]:
+    async def says(self) -> dict[str, NodeReport]:
         """What each one says that lives."""
         living = [node for node in self.nodes if node.alive]
         return {
             node.id: said for node, said in zip(living, [await node.says(self.access) for node in living], strict=True)
         }
 
-    async def settled(self) -> dict[str, Said]:
+    async def settled(self) -> dict[str, NodeReport]:
         """Wait until all that live know each other, each slot's owner, and whom each replica follows."""
 
-        def agreed(said: dict[str, Said]) -> bool:
+        def agreed(said: dict[str, NodeReport]) -> bool:
             views = {
                 tuple(sorted((node.id, str(node.slots), node.master) for node in each.nodes if not node.failing))
                 for each in said.values()
@@ -206,10 +206,10 @@ class Cluster:
 
         return await self.until(agreed)
 
-    async def until(self, holds: Callable[[dict[str, Said]], bool], seconds: float = 90) -> dict[str, Said]:
+    async def until(self, holds: Callable[[dict[str, NodeReport]], bool], seconds: float = 90) -> dict[str, NodeReport]:
         """Wait until what they say has something."""
         deadline = time.monotonic() + seconds
-        said: dict[str, Said] = {}
+        said: dict[str, NodeReport] = {}
         while True:
             with suppress(RedisError):
                 said = await self.says()
@@ -248,7 +248,7 @@ class Cluster:
         processes.stop([node.process for node in self.nodes if node.process is not None])
 
 
-def all_know(said: Mapping[str, Said], node: str, master: str = "") -> bool:
+def all_know(said: Mapping[str, NodeReport], node: str, master: str = "") -> bool:
     """Whether all know whom a node follows; nobody if it is a master.
 
     Until they do, a master lets no replica take over, and no slot is opened to or from a new master.

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.view import BackupView
-from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, HashKV, Member, Progress, Status
+from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, Progress
 from operators.etcd.membership.bootstrap import REFUSED
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import CONTAINER
@@ -24,7 +24,7 @@ Source: maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go.
 
 
 @dataclass(frozen=True)
-class Place:
+class Instance:
     """One place in the cluster, by its number: a pod, its volume, and the member that lives there.
 
     Attributes:
@@ -39,7 +39,7 @@ class Place:
         disk: UID of what holds the data now: the volume's, or with storage.medium Memory the pod's; empty if none.
         recorded: the disk that the resource's status names for this very member (by id), or, where no member is of this
             place, for the one before; empty if none.
-        barren: whether etcd's container ended because its disk is empty ("couldn't find local name").
+        empty_data_dir: whether etcd's container ended because its disk is empty ("couldn't find local name").
     """
 
     number: int
@@ -48,12 +48,12 @@ class Place:
     pod_obj: Obj | None = None
     volume: Obj | None = None
     member: Member | None = None
-    status: Status | None = None
+    status: EndpointStatus | None = None
     error: str = ""
     progress: Progress | None = None
     disk: str = ""
     recorded: str = ""
-    barren: bool = False
+    empty_data_dir: bool = False
 
     @property
     def ready(self) -> bool:
@@ -92,12 +92,12 @@ class Observed:
         auth_enabled: whether etcd asks for a password; None where nobody said.
         denied: what members said, if they let the operator in with no password that it has; empty if one did.
         former_password: whether root's password is still the former one; `secrets.access` then bears that.
-        errands: pods that do something for the cluster without being a member (restore, recovery), by name.
+        job_pods: pods that do something for the cluster without being a member (restore, recovery), by name.
         backup: its snapshots.
     """
 
     stateful_set: Obj | None = None
-    places: tuple[Place, ...] = ()
+    places: tuple[Instance, ...] = ()
     members: tuple[Member, ...] | None = None
     remembered: tuple[Member, ...] = ()
     cluster_id: int = 0
@@ -110,7 +110,7 @@ class Observed:
     auth_enabled: bool | None = None
     denied: str = ""
     former_password: bool = False
-    errands: Mapping[str, Obj] = field(default_factory=dict)
+    job_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)
 
     @cached_property
@@ -129,7 +129,7 @@ class Observed:
         return next((member for member in self.members or () if member.learner), None)
 
     @cached_property
-    def leader(self) -> Place | None:
+    def leader(self) -> Instance | None:
         """Where the leader is: a voter that says so of itself, in the newest term that anybody knows."""
         said = [place for place in self.places if place.status and place.status.leader == place.status.member_id]
         return max(said, key=lambda place: place.status.raft_term if place.status else 0, default=None)
@@ -152,13 +152,13 @@ class Observed:
         return any(alarm.kind == CORRUPT for alarm in self.alarms)
 
     @cached_property
-    def strangers(self) -> tuple[Member, ...]:
+    def unknown_members(self) -> tuple[Member, ...]:
         """Members that are of no place: somebody else added them, at an address of their own."""
         ours = {place.member.id for place in self.places if place.member}
         return tuple(member for member in self.members or () if member.id not in ours)
 
     @cached_property
-    def healthy_voters(self) -> tuple[Place, ...]:
+    def healthy_voters(self) -> tuple[Instance, ...]:
         """Places of voters that take part, the leader's first, then by number."""
         found = [place for place in self.places if place.member and not place.member.learner and self.healthy(place)]
         return tuple(sorted(found, key=lambda place: (place is not self.leader, place.number)))
@@ -170,24 +170,24 @@ class Observed:
         return tuple(member for member in self.voters if member.id not in up)
 
     @cached_property
-    def answering(self) -> tuple[Place, ...]:
+    def answering(self) -> tuple[Instance, ...]:
         """Places whose server said something of itself, healthy or not."""
         return tuple(place for place in self.places if place.status is not None)
 
-    def place_of(self, member: Member | int) -> Place | None:
+    def place_of(self, member: Member | int) -> Instance | None:
         """Where a member (or its id) lives; None for a stranger."""
         wanted = member if isinstance(member, int) else member.id
         return next((place for place in self.places if place.member and place.member.id == wanted), None)
 
-    def place(self, number: int) -> Place | None:
+    def place(self, number: int) -> Instance | None:
         """The place with this number, if there is anything there."""
         return next((place for place in self.places if place.number == number), None)
 
-    def named(self, name: str) -> Place | None:
+    def named(self, name: str) -> Instance | None:
         """The place whose pod and member bear this name, if there is anything there."""
         return next((place for place in self.places if place.name == name), None)
 
-    def healthy(self, place: Place) -> bool:
+    def healthy(self, place: Instance) -> bool:
         """Whether the member there, voter or learner, takes part: it answers as itself, knows a leader, keeps up.
 
         One whose pod is on its way out does not count any more.
@@ -206,7 +206,7 @@ class Observed:
         leading = self.leader.status if self.leader else None
         return leading.raft_index if leading else max((status.raft_index for status in said), default=0)
 
-    def lost(self, place: Place) -> bool:
+    def lost(self, place: Instance) -> bool:
         """Whether what the member there had written is gone, by evidence.
 
         Its disk is another than the one that it was last seen on, or etcd itself found the disk empty. One that merely
@@ -215,7 +215,7 @@ class Observed:
         """
         if place.member is None or not place.member.name or self.healthy(place):
             return False
-        return place.barren or bool(place.recorded and place.disk and place.disk != place.recorded)
+        return place.empty_data_dir or bool(place.recorded and place.disk and place.disk != place.recorded)
 
     def others_healthy(self, member: Member | None) -> bool:
         """Whether every voter but this one takes part."""
@@ -228,7 +228,7 @@ class Observed:
         return bool(remaining) and len(up) >= len(remaining) // 2 + 1
 
 
-def is_barren(pod: Obj | None) -> bool:
+def has_empty_data_dir(pod: Obj | None) -> bool:
     """Whether etcd's last word was that its disk is empty, and that this start does not let it begin there."""
     state, last = (container_status(pod, CONTAINER).get(key) or {} for key in ("state", "lastState"))
     if "running" in state:

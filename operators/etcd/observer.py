@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import view
-from operators.etcd.client.server import Connect, Denied, EtcdError, HashKV, Member, Members, Server, Status
+from operators.etcd.client.server import Connect, Denied, EndpointStatus, EtcdError, HashKV, Member, Members, Server
 from operators.etcd.membership.bootstrap import SEED
 from operators.etcd.membership.layout import begun
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import COMPONENT, DATA
-from operators.etcd.observe import Observed, Place, is_barren
+from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.security.secrets import read
 from operators.etcd.steps.corruption import suspected
 from operators.etcd.steps.credentials import former
@@ -59,7 +59,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     )
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}
-    errands = {pod["metadata"]["name"]: pod for pod in pods if pod not in members.values()}
+    job_pods = {pod["metadata"]["name"]: pod for pod in pods if pod not in members.values()}
     volumes = {
         number: volume
         for volume in cache.owned(PERSISTENT_VOLUME_CLAIM, key)
@@ -67,7 +67,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     }
     numbers = {*range(_expected(resource, seen)), *members, *volumes}
     places = tuple(_place(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers))
-    seen = dataclasses.replace(seen, places=places, errands=errands)
+    seen = dataclasses.replace(seen, places=places, job_pods=job_pods)
     return await _look_closer(resource, await _hear(connect, resource, seen), kube)
 
 
@@ -101,11 +101,11 @@ def _expected(resource: EtcdCluster, seen: Observed) -> int:
     return max(resource.spec.size, replicas)
 
 
-def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Place:
+def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
     name = resources.member_name(resource, number)
     pod = Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None
     holder = volume if resource.spec.storage.medium == "Volume" else pod_obj
-    return Place(
+    return Instance(
         number,
         name,
         pod=pod if pod and not pod.ended else None,
@@ -113,7 +113,7 @@ def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj 
         volume=volume,
         disk=holder["metadata"]["uid"] if holder else "",
         recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
-        barren=is_barren(pod_obj),
+        empty_data_dir=has_empty_data_dir(pod_obj),
     )
 
 
@@ -135,7 +135,7 @@ async def _ask(resource: EtcdCluster, seen: Observed, servers: Servers) -> Obser
     """What members say: each of itself, and one of those that take part of the cluster."""
     answers = await asyncio.gather(*(_answer(server.status()) for server in servers.values()))
     said = dict(zip(servers, answers, strict=True))
-    if not any(isinstance(answer, Status) for answer in answers):
+    if not any(isinstance(answer, EndpointStatus) for answer in answers):
         seen = dataclasses.replace(seen, denied=next((str(no) for no in answers if isinstance(no, Denied)), ""))
     places = tuple(_with_answer(place, said.get(place.number)) for place in seen.places)
     seen = dataclasses.replace(seen, places=places, cluster_id=_cluster_id(resource, places))
@@ -156,20 +156,20 @@ async def _answer(question: Awaitable[Answer]) -> Answer | EtcdError:
         return error
 
 
-def _with_answer(place: Place, answer: Status | EtcdError | None) -> Place:
+def _with_answer(place: Instance, answer: EndpointStatus | EtcdError | None) -> Instance:
     if isinstance(answer, EtcdError):
         return dataclasses.replace(place, error=str(answer))
     return dataclasses.replace(place, status=answer)
 
 
-def _cluster_id(resource: EtcdCluster, places: Iterable[Place]) -> int:
+def _cluster_id(resource: EtcdCluster, places: Iterable[Instance]) -> int:
     """That which a recovery makes, else the recorded one, if anybody answers with it; else what anybody says."""
     found = [place.status.cluster_id for place in places if place.status]
     known = (successor(resource), resource.recorded_cluster_id)
     return next((cluster_id for cluster_id in (*known, *found) if cluster_id in found), 0)
 
 
-def _voices(seen: Observed) -> list[Place]:
+def _voices(seen: Observed) -> list[Instance]:
     """Who can tell the list: members of this cluster that know a leader; the leader itself first."""
     able = [
         place
@@ -203,7 +203,7 @@ def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Obser
     )
 
 
-async def _ask_further(seen: Observed, voice: Place, server: Server, servers: Servers) -> Observed:
+async def _ask_further(seen: Observed, voice: Instance, server: Server, servers: Servers) -> Observed:
     """What else one member can say of the cluster, and what is asked only where something is the matter."""
     version, auth = await asyncio.gather(_answer(server.cluster_version()), _answer(server.auth_enabled()))
     seen = dataclasses.replace(
@@ -262,11 +262,13 @@ async def _look_closer(resource: EtcdCluster, seen: Observed, kube: Kube) -> Obs
     return dataclasses.replace(seen, places=tuple(places))
 
 
-async def _looked_at(resource: EtcdCluster, seen: Observed, place: Place, kube: Kube) -> Place:
+async def _looked_at(resource: EtcdCluster, seen: Observed, place: Instance, kube: Kube) -> Instance:
     in_volume = resource.spec.storage.medium == "Volume"
-    if seen.lost(place) and place.barren:
-        place = dataclasses.replace(place, barren=is_barren(await _live(kube, POD, resource.namespace, place.name)))
-    if seen.lost(place) and not place.barren:
+    if seen.lost(place) and place.empty_data_dir:
+        place = dataclasses.replace(
+            place, empty_data_dir=has_empty_data_dir(await _live(kube, POD, resource.namespace, place.name))
+        )
+    if seen.lost(place) and not place.empty_data_dir:
         kind, name = (
             (PERSISTENT_VOLUME_CLAIM, resources.volume_name(resource, place.number)) if in_volume else (POD, place.name)
         )
@@ -277,7 +279,7 @@ async def _looked_at(resource: EtcdCluster, seen: Observed, place: Place, kube: 
     return place
 
 
-def _may_come(resource: EtcdCluster, seen: Observed, place: Place) -> bool:
+def _may_come(resource: EtcdCluster, seen: Observed, place: Instance) -> bool:
     """Whether a volume is about to be made here: for the seed, or for a member that is to be added."""
     replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
     if seen.members is None:
@@ -286,7 +288,7 @@ def _may_come(resource: EtcdCluster, seen: Observed, place: Place) -> bool:
     return place.number == min(missing, default=None) and place.number < resource.spec.size
 
 
-def _with_holder(place: Place, holder: Obj | None, *, in_volume: bool) -> Place:
+def _with_holder(place: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:
     disk = holder["metadata"]["uid"] if holder else ""
     return dataclasses.replace(place, disk=disk, volume=holder if in_volume else place.volume)
 

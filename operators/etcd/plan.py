@@ -81,10 +81,10 @@ class Planner:
         phase = _PHASES.get(verdict.progress) or _movement(resource, seen)
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=f"{_count(resource, seen)}. {failing(seen)}".strip())
-        elif verdict.progress is Progress.HELD:
+        elif verdict.progress is Progress.PAUSED:
             verdict = dataclasses.replace(verdict, ready=_complete(resource, seen))
         requeues = [requeue if requeue is not None else BUSY, POLL]
-        if verdict.done or verdict.progress in (Progress.HELD, Progress.STALLED):
+        if verdict.done or verdict.progress in (Progress.PAUSED, Progress.BLOCKED):
             requeues = [requeue if requeue is not None else POLL, POLL]
         if deadline := self._deadline(phase):
             verdict, left = deadline.judge(resource.obj, verdict, now)
@@ -154,7 +154,7 @@ def hold_while_paused(resource: EtcdCluster, _seen: Observed, _now: datetime) ->
     """While spec.paused holds, nothing is changed."""
     if not resource.spec.paused:
         return PASS
-    return Step.hold(PAUSED, "spec.paused is true: nothing is changed until it is false again.")
+    return Step.paused(PAUSED, "spec.paused is true: nothing is changed until it is false again.")
 
 
 def refuse_contradictions(resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
@@ -194,7 +194,7 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
     troubled = bool(failing) or phase == DEGRADED
     message = " ".join(part for part in told if part)
     reason = "MemberFailing" if failing else phase
-    return Step.underway(reason, message, warning=troubled, requeue=BUSY if troubled else SOON)
+    return Step.progressing(reason, message, warning=troubled, requeue=BUSY if troubled else SOON)
 
 
 def _complete(resource: EtcdCluster, seen: Observed) -> bool:
@@ -230,4 +230,4 @@ def _movement(resource: EtcdCluster, seen: Observed) -> str:
     return DEGRADED
 
 
-_PHASES = {Progress.DONE: RUNNING, Progress.HELD: PAUSED, Progress.STALLED: FAILED}
+_PHASES = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}

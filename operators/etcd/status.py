@@ -18,7 +18,7 @@ from operators.etcd.membership import raft_log
 from operators.etcd.membership.layout import recorded_disk
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import COMPONENT
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.settings import Settings
 from operators.etcd.steps import maintenance, quorum_recovery
 from shared.kubernetes.kinds import Obj
@@ -68,14 +68,14 @@ def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
     ]
 
 
-def _remembered(member: Obj, place: Place | None) -> Obj:
+def _remembered(member: Obj, place: Instance | None) -> Obj:
     """What was told of a member, where nobody tells the list: the kubelet knows whether it serves."""
     role = "voter" if member.get("role") == "leader" else member.get("role")
     healthy = place is not None and place.ready
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Observed, place: Place, before: Obj) -> Obj:
+def _member(seen: Observed, place: Instance, before: Obj) -> Obj:
     member, said = place.member, place.status
     if member is None:
         return {"name": place.name, "volume": place.recorded}

@@ -20,7 +20,7 @@ from shared.runtime.cache import Cache
 
 
 @dataclass(frozen=True)
-class Crew:
+class Workload:
     """A workload and the servers that it runs.
 
     Attributes:
@@ -84,8 +84,8 @@ class Observed:
         served: what ready servers said of their certificates, by pod; empty where there was no cause to ask.
     """
 
-    crew: Crew
-    former: Crew | None = None
+    crew: Workload
+    former: Workload | None = None
     disruption_budget: Obj | None = None
     autoscaler: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
@@ -100,7 +100,7 @@ class Observed:
         """Whether a server was asked for its certificate, and did not say that it is the Secret's."""
         return pod in self.served and self.served[pod].fingerprint != self.secrets.fingerprint
 
-    def serving(self, size: int) -> Crew:
+    def serving(self, size: int) -> Workload:
         """The servers for clients: while another workload takes over, the former one's until all is ready."""
         if self.former is None or self.complete(size):
             return self.crew
@@ -123,7 +123,7 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     key = Key(resource.namespace, resource.name)
     pods = [pod for obj in cache.owned(POD, key) if not (pod := Pod.of(obj, container=CONTAINER)).ended]
     crews = {
-        name: Crew(kind, cache.get(kind, *key), tuple(pod for pod in pods if _belongs(pod, kind)))
+        name: Workload(kind, cache.get(kind, *key), tuple(pod for pod in pods if _belongs(pod, kind)))
         for name, kind in WORKLOADS.items()
     }
     crew = crews.pop(resource.spec.workload)
@@ -144,7 +144,7 @@ def _belongs(pod: Pod, kind: Kind) -> bool:
     return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
 
 
-async def _served(connect: Connect, resource: Memcached, crew: Crew, secrets: Secrets) -> dict[str, Served]:
+async def _served(connect: Connect, resource: Memcached, crew: Workload, secrets: Secrets) -> dict[str, Served]:
     """What servers say of their certificates, where not all are known to serve the Secret's."""
     if secrets.pair is None or secrets.fingerprint == resource.certificate:
         return {}

@@ -49,7 +49,7 @@ class Planner:
         phase = _phase(resource, seen, verdict)
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=_ready_message(resource, seen))
-        elif verdict.progress is Progress.HELD or verdict.reason == REFRESHING:
+        elif verdict.progress is Progress.PAUSED or verdict.reason == REFRESHING:
             verdict = dataclasses.replace(verdict, ready=len(seen.crew.ready) == resource.spec.size)
         if deadline := self._deadline(phase):
             verdict, left = deadline.judge(resource.obj, verdict, now)
@@ -76,7 +76,7 @@ class Planner:
         """There is an image for the metrics sidecars, if any are wanted."""
         if resource.spec.metrics_port is None or self.agent_image:
             return PASS
-        return Step.stall(
+        return Step.blocked(
             "NoExporterImage",
             "spec.metrics: the operator does not know its own image, which serves them: start it with "
             "--agent-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
@@ -133,7 +133,7 @@ def hold_while_paused(resource: Memcached, _seen: Observed, _now: datetime) -> S
     """While spec.paused holds, nothing is changed."""
     if not resource.spec.paused:
         return PASS
-    return Step.hold(PAUSED, "spec.paused is true: nothing is changed until it is false again.")
+    return Step.paused(PAUSED, "spec.paused is true: nothing is changed until it is false again.")
 
 
 def refuse_contradictions(resource: Memcached, _seen: Observed, _now: datetime) -> Step:
@@ -152,10 +152,10 @@ def name_what_hinders(resource: Memcached, seen: Observed, _now: datetime) -> St
     ready = _count(resource, seen)
     if seen.crew.refusal:
         message = f"{ready}. No further pod can be created: {seen.crew.refusal}"
-        return Step.underway("PodsRefused", message, warning=True)
+        return Step.progressing("PodsRefused", message, warning=True)
     for pod in seen.crew.current:
         if pod.trouble and not pod.ready:
-            return Step.underway("ServerFailing", f"{ready}. {pod.name} does not start: {pod.trouble}", warning=True)
+            return Step.progressing("ServerFailing", f"{ready}. {pod.name} does not start: {pod.trouble}", warning=True)
     return PASS
 
 
@@ -177,7 +177,7 @@ def await_servers(resource: Memcached, seen: Observed, _now: datetime) -> Step:
         message = f"{_count(resource, seen)}; Kubernetes has not yet taken up the change."
     else:
         message = f"{_count(resource, seen)}."
-    return Step.underway(reason, message, warning=reason == DEGRADED)
+    return Step.progressing(reason, message, warning=reason == DEGRADED)
 
 
 def retire_former_workload(resource: Memcached, seen: Observed, _now: datetime) -> Step:
@@ -203,7 +203,7 @@ def renew_certificates(resource: Memcached, seen: Observed, _now: datetime) -> S
         tuple((pod.name, pod.address) for pod in told), resource.spec.container_port, seen.secrets
     )
     actions = (call,) if told else ()
-    return Step(actions, Progress.UNDERWAY, REFRESHING, message, warning=bool(silent), requeue=PATIENCE)
+    return Step(actions, Progress.PROGRESSING, REFRESHING, message, warning=bool(silent), requeue=PATIENCE)
 
 
 def _settled(resource: Memcached, seen: Observed) -> bool:
@@ -236,7 +236,7 @@ def _movement(resource: Memcached, seen: Observed) -> str:
     return DEGRADED
 
 
-_PHASES = {Progress.DONE: RUNNING, Progress.HELD: PAUSED, Progress.STALLED: FAILED}
+_PHASES = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
 
 
 def _phase(resource: Memcached, seen: Observed, verdict: Verdict) -> str:

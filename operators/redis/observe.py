@@ -12,20 +12,20 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from operators.redis.api.resource import RecordedNode, RedisCluster
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.objects.resources import CONTAINER
 from operators.redis.security.secrets import Secrets
-from operators.redis.topology.cluster_view import Seen, View
+from operators.redis.topology.cluster_view import ClusterView, Seen
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 
 LINGER = timedelta(seconds=5)
 """How long a node that gave away its slots goes on running, so that clients are told MOVED and do not meet silence."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Instance:
     """One place in the cluster, by its number: a pod, its volume, and the node that lives there.
 
     Attributes:
@@ -47,7 +47,7 @@ class Place:
     pod: Pod | None = None
     pod_obj: Obj | None = None
     volume: Obj | None = None
-    said: Said | None = None
+    said: NodeReport | None = None
     error: str = ""
     denied: bool = False
     disk: str = ""
@@ -97,7 +97,7 @@ class ConfigTemplate:
     """
 
     text: str = ""
-    problem: Problem | None = None
+    problem: SecretProblem | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Observed:
     """
 
     stateful_set: Obj | None = None
-    places: tuple[Place, ...] = ()
+    places: tuple[Instance, ...] = ()
     secrets: Secrets = field(default_factory=Secrets)
     config: ConfigTemplate = field(default_factory=ConfigTemplate)
     config_map: Obj | None = None
@@ -123,40 +123,40 @@ class Observed:
     former: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def heard(self) -> Mapping[str, Place]:
+    def reachable(self) -> Mapping[str, Instance]:
         """Places whose server answered, by the id of its node."""
         return {place.said.id: place for place in self.places if place.said}
 
     @cached_property
-    def recorded(self) -> Mapping[str, Place]:
+    def recorded(self) -> Mapping[str, Instance]:
         """Places by the id of the node that the status names for them."""
         return {place.recorded.node_id: place for place in self.places if place.recorded}
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> ClusterView:
         """The cluster as all who answered see it, put together."""
         former = {node_id: f"a former {name}" for node_id, name in self.former.items()}
         former |= {node_id: f"the former {place.name}" for node_id, place in self.recorded.items() if place.said}
-        names = {node_id: place.name for node_id, place in (*self.recorded.items(), *self.heard.items())}
-        return View.of(
+        names = {node_id: place.name for node_id, place in (*self.recorded.items(), *self.reachable.items())}
+        return ClusterView.of(
             {place.said.id: place.said for place in self.places if place.said},
-            names | {node_id: name for node_id, name in former.items() if node_id not in self.heard},
+            names | {node_id: name for node_id, name in former.items() if node_id not in self.reachable},
         )
 
     @cached_property
-    def strangers(self) -> tuple[Seen, ...]:
+    def unknown_nodes(self) -> tuple[Seen, ...]:
         """Members that are of no pod of this cluster, and never were."""
-        return self.view.strangers({*self.heard, *self.recorded, *self.former})
+        return self.view.unknown_nodes({*self.reachable, *self.recorded, *self.former})
 
-    def place_of(self, node_id: str) -> Place | None:
+    def place_of(self, node_id: str) -> Instance | None:
         """Where a node lives: where it answers, else where it is recorded; None for one that is of no place of ours."""
-        return self.heard.get(node_id) or self.recorded.get(node_id)
+        return self.reachable.get(node_id) or self.recorded.get(node_id)
 
     def name_of(self, node_id: str) -> str:
         """What people call a node: its pod's name, if it has one."""
         return self.view.name(node_id)
 
-    def named(self, name: str) -> Place | None:
+    def named(self, name: str) -> Instance | None:
         """The place whose pod bears this name, if there is anything there."""
         return next((place for place in self.places if place.name == name), None)
 
@@ -176,7 +176,7 @@ class Observed:
         At its place is another disk than the one that it was last seen on, or another node. One that merely does not
         answer is not lost, and one that answers is not, wherever its data came from.
         """
-        if node_id in self.heard:
+        if node_id in self.reachable:
             return False
         place = self.recorded.get(node_id)
         if place is None or place.recorded is None:

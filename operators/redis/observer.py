@@ -1,7 +1,7 @@
 """Gathers what there is of a RedisCluster: Kubernetes' part from the cache, the cluster's live from every node.
 
-A node that does not answer keeps none of the others from being heard: it is a place with an error. Whether that is its
-own trouble or the way to it, the plan must judge.
+An unreachable node is an instance with an error and hides none of the others. Whether the node or the way to it has
+failed, the plan must judge.
 
 An address may be another pod's by the time it is asked. Whoever answers with the id that is recorded for a place is
 that place's node, for ids are never made twice. Of anybody else the pod is read live *after* the answer: it had the
@@ -18,12 +18,12 @@ from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.node_inspection import look
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect, Denied, RedisError
 from operators.redis.objects import resources
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.objects.resources import COMPONENT
-from operators.redis.observe import ConfigTemplate, Observed, Place
+from operators.redis.observe import ConfigTemplate, Instance, Observed
 from operators.redis.security.secrets import read
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
@@ -39,13 +39,13 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.kubernetes.pods import Pod
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
 ELSEWHERE = "its address is another pod's by now"
-"""Why a place's server is not heard, though somebody answered."""
+"""Why a place's server is not reachable, though somebody answered."""
 
 
 def observer(connect: Connect) -> Observe:
@@ -94,11 +94,11 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
         found = await kube.get(CONFIG_MAP, resource.namespace, name)
     except NotFound:
         message = f"{at}: there is no ConfigMap {name} in this namespace. Make it, with {CONFIG_KEY}, or name another."
-        return ConfigTemplate(problem=Problem("ConfigMapMissing", message))
+        return ConfigTemplate(problem=SecretProblem("ConfigMapMissing", message))
     text = (found.get("data") or {}).get(CONFIG_KEY)
     if text is None:
         message = f"{at}: ConfigMap {name} has no {CONFIG_KEY}. Give it, or name another."
-        return ConfigTemplate(problem=Problem("ConfigMapMissing", message))
+        return ConfigTemplate(problem=SecretProblem("ConfigMapMissing", message))
     return ConfigTemplate(text)
 
 
@@ -114,10 +114,10 @@ def _expected(resource: RedisCluster, seen: Observed) -> int:
     return max(resource.spec.replicas, replicas)
 
 
-def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Place:
+def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
     name = resources.node_name(resource, number)
     pod = Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None
-    place = Place(
+    place = Instance(
         number,
         name,
         pod=pod if pod and not pod.ended else None,
@@ -127,7 +127,7 @@ def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj
     return _with_holder(resource, place, volume if resource.has_storage else pod_obj)
 
 
-def _with_holder(resource: RedisCluster, place: Place, holder: Obj | None) -> Place:
+def _with_holder(resource: RedisCluster, place: Instance, holder: Obj | None) -> Instance:
     """The place with what holds its data: its volume, or without storage its pod, which may mount everybody's."""
     if resource.has_storage:
         place = dataclasses.replace(place, volume=holder)
@@ -149,7 +149,7 @@ async def _hear(connect: Connect, resource: RedisCluster, seen: Observed) -> Obs
     return dataclasses.replace(seen, places=tuple(_with_answer(place, said.get(place.number)) for place in seen.places))
 
 
-async def _ask(connect: Connect, resource: RedisCluster, seen: Observed, place: Place) -> Said | RedisError:
+async def _ask(connect: Connect, resource: RedisCluster, seen: Observed, place: Instance) -> NodeReport | RedisError:
     """What one node says, or why it does not."""
     server = connect(resources.endpoint(resource, place), seen.secrets.access)
     try:
@@ -160,7 +160,7 @@ async def _ask(connect: Connect, resource: RedisCluster, seen: Observed, place: 
         await server.aclose()
 
 
-def _with_answer(place: Place, answer: Said | RedisError | None) -> Place:
+def _with_answer(place: Instance, answer: NodeReport | RedisError | None) -> Instance:
     if isinstance(answer, RedisError):
         return dataclasses.replace(place, error=str(answer), denied=isinstance(answer, Denied))
     return dataclasses.replace(place, said=answer)
@@ -172,15 +172,15 @@ async def _look_closer(resource: RedisCluster, seen: Observed, kube: Kube) -> Ob
     That is whose address it was where somebody unexpected answered, and a disk that seems to be another than the
     recorded one.
     """
-    heard = Counter(place.id for place in seen.places if place.said)
-    places = await asyncio.gather(*(_looked_at(resource, place, heard, kube) for place in seen.places))
+    reachable = Counter(place.id for place in seen.places if place.said)
+    places = await asyncio.gather(*(_looked_at(resource, place, reachable, kube) for place in seen.places))
     return dataclasses.replace(seen, places=tuple(places))
 
 
-async def _looked_at(resource: RedisCluster, place: Place, heard: Counter[str], kube: Kube) -> Place:
+async def _looked_at(resource: RedisCluster, place: Instance, reachable: Counter[str], kube: Kube) -> Instance:
     if place.said and not (place.recorded and place.recorded.node_id == place.id):
         live = await _live(kube, POD, resource.namespace, place.name)
-        if heard[place.id] > 1 or not _same(live, place.pod_obj):
+        if reachable[place.id] > 1 or not _same(live, place.pod_obj):
             place = dataclasses.replace(place, said=None, error=ELSEWHERE)
     if place.recorded and place.recorded.disk and place.disk != place.recorded.disk:
         kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD

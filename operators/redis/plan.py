@@ -14,7 +14,7 @@ from operators.redis.api.resource import RedisCluster, validate
 from operators.redis.objects import pod as template
 from operators.redis.objects import resources
 from operators.redis.objects.resources import CONFIG_MARK
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import rebalance
 from operators.redis.steps.bootstrap import form, why_away
@@ -72,7 +72,7 @@ CREATING, SCALING, UPGRADING, RUNNING, FAILED = "Creating", "Scaling", "Upgradin
 POLL = 30.0
 """Seconds after which a cluster that is as wanted is looked at again: nobody tells who is a master, and who in step."""
 
-SHOWN = 5
+MAX_LISTED_ITEMS = 5
 """Of what a cluster lacks, how much is told."""
 
 BUSY = 2.0
@@ -91,10 +91,10 @@ class Planner:
         phase = _phase(resource, seen, verdict.progress)
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=f"{_count(resource, seen)}.")
-        elif verdict.progress is Progress.HELD:
+        elif verdict.progress is Progress.PAUSED:
             verdict = dataclasses.replace(verdict, ready=not _lacking(resource, seen))
         requeues = [requeue if requeue is not None else BUSY, POLL]
-        if verdict.done or verdict.progress in (Progress.HELD, Progress.STALLED):
+        if verdict.done or verdict.progress in (Progress.PAUSED, Progress.BLOCKED):
             requeues = [requeue if requeue is not None else POLL, POLL]
         if deadline := self._deadline(phase):
             verdict, left = deadline.judge(resource.obj, verdict, now)
@@ -168,7 +168,7 @@ def hold_while_paused(resource: RedisCluster, _seen: Observed, _now: datetime) -
     """While spec.pause holds, nothing is changed."""
     if not resource.spec.pause:
         return PASS
-    return Step.hold("Paused", "spec.pause is true: nothing is changed until it is false again.")
+    return Step.paused("Paused", "spec.pause is true: nothing is changed until it is false again.")
 
 
 def refuse_contradictions(resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
@@ -182,11 +182,13 @@ def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     if not lacking:
         return PASS
     failing = any(place.pod and place.pod.trouble and not place.ready for place in staying(resource, seen))
-    phase = _phase(resource, seen, Progress.UNDERWAY)
+    phase = _phase(resource, seen, Progress.PROGRESSING)
     reason = "NodeFailing" if failing else "Degraded" if phase in (RUNNING, FAILED) else phase
-    more = len(lacking) - SHOWN
-    message = " ".join([f"{_count(resource, seen)}.", *lacking[:SHOWN], *([f"And {more} more."] if more > 0 else [])])
-    return Step.underway(reason, message, warning=reason in ("NodeFailing", "Degraded"), requeue=BUSY)
+    more = len(lacking) - MAX_LISTED_ITEMS
+    message = " ".join(
+        [f"{_count(resource, seen)}.", *lacking[:MAX_LISTED_ITEMS], *([f"And {more} more."] if more > 0 else [])]
+    )
+    return Step.progressing(reason, message, warning=reason in ("NodeFailing", "Degraded"), requeue=BUSY)
 
 
 def _lacking(resource: RedisCluster, seen: Observed) -> list[str]:
@@ -211,7 +213,7 @@ def _lacking(resource: RedisCluster, seen: Observed) -> list[str]:
     return told + ([f"{', '.join(extra)}: let go, and not gone yet."] if extra else [])
 
 
-def _is_idle(resource: RedisCluster, seen: Observed, place: Place) -> bool:
+def _is_idle(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
     """Whether a master owns no slots because the spec gives it none (AssignReceive)."""
     by_hand = resource.spec.update_strategy.type == "AssignReceive"
     return by_hand and place.ready and place.id in masters(resource, seen)
@@ -221,12 +223,12 @@ def _count(resource: RedisCluster, seen: Observed) -> str:
     """How many there are of what is wanted; and who would go along with its master, for want of another host."""
     serving = sum(1 for place in staying(resource, seen) if status.serves(seen, place))
     pairs = {node.id: node.master for node in seen.view.members if node.is_replica}
-    hosts = {node_id: place.host for node_id, place in seen.heard.items()}
+    hosts = {node_id: place.host for node_id, place in seen.reachable.items()}
     beside = violations(pairs, hosts)
     told = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.masters)} of them masters"
     if not beside:
         return told
-    names = ", ".join(seen.name_of(each.replica) for each in beside[:SHOWN])
+    names = ", ".join(seen.name_of(each.replica) for each in beside[:MAX_LISTED_ITEMS])
     return f"{told}; on the same host as their masters, for want of another: {names}"
 
 
@@ -235,9 +237,9 @@ def _phase(resource: RedisCluster, seen: Observed, progress: Progress) -> str:
     before = resource.phase
     if progress is Progress.DONE:
         return RUNNING
-    if progress is Progress.HELD:
+    if progress is Progress.PAUSED:
         return before
-    if progress is Progress.STALLED or (resource.formed and seen.view.unserved and before != CREATING):
+    if progress is Progress.BLOCKED or (resource.formed and seen.view.unserved and before != CREATING):
         return FAILED
     if not resource.formed or before == CREATING:
         return CREATING

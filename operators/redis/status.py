@@ -13,7 +13,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import PORT
 from operators.redis.objects import resources
 from operators.redis.objects.resources import COMPONENT
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
 from operators.redis.steps.membership_repair import recorded_node
@@ -58,7 +58,7 @@ def report(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def serves(seen: Observed, place: Place) -> bool:
+def serves(seen: Observed, place: Instance) -> bool:
     """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
     node = seen.view.nodes.get(place.id)
     if node is None or not place.ready or node.said is None or node.said.loading:
@@ -66,7 +66,7 @@ def serves(seen: Observed, place: Place) -> bool:
     return bool(seen.view.slots_of(node.id)) or node.synced
 
 
-def instance(resource: RedisCluster, seen: Observed, place: Place, now: datetime) -> Obj:
+def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datetime) -> Obj:
     """The entry of one node: as the seed has it, and on which disk it is."""
     before = _entry(resource, place)
     known = recorded_node(resource, seen, place)
@@ -117,17 +117,17 @@ def _former(resource: RedisCluster, seen: Observed) -> list[Obj] | None:
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
 
 
-def _entry(resource: RedisCluster, place: Place) -> Obj:
+def _entry(resource: RedisCluster, place: Instance) -> Obj:
     """What was last told of a place; empty if nothing was."""
     told = resource.reported.get("conditions") or ()
     return next((entry for entry in told if entry.get("name") == place.name), {})
 
 
-def _is_told(resource: RedisCluster, seen: Observed, place: Place) -> bool:
+def _is_told(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
     return place.pod is not None or recorded_node(resource, seen, place) is not None
 
 
-def _doing(seen: Observed, place: Place) -> tuple[str, str]:
+def _doing(seen: Observed, place: Instance) -> tuple[str, str]:
     """What a node is doing, and for people, why it does not serve."""
     if serves(seen, place):
         return SERVING, ""
@@ -146,7 +146,7 @@ def _doing(seen: Observed, place: Place) -> tuple[str, str]:
 
 def _shards(resource: RedisCluster, seen: Observed) -> list[Obj]:
     """Masters and their replicas, by place; as last told where nobody answers."""
-    if not seen.heard:
+    if not seen.reachable:
         return list(resource.reported.get("shards") or ())
     view = seen.view
     shards = [

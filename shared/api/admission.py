@@ -44,7 +44,7 @@ class BadRequest(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdmissionRequest:
     """What the API server asks.
 
     Attributes:
@@ -96,14 +96,14 @@ def json_patch(before: Any, after: Any, at: str = "") -> Iterator[Obj]:
             yield from json_patch(before[key], after[key], path)
 
 
-def _default(asked: Asked) -> Obj:
+def _default(asked: AdmissionRequest) -> Obj:
     patch = [] if asked.leaving else list(json_patch(asked.obj, asked.admission.default(asked.obj)))
     if not patch:
         return {"allowed": True}
     return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
 
 
-def _validate(asked: Asked) -> Obj:
+def _validate(asked: AdmissionRequest) -> Obj:
     if asked.leaving or asked.settled:
         return {"allowed": True}
     review = asked.admission.review(asked.obj, asked.old)
@@ -116,10 +116,10 @@ def _validate(asked: Asked) -> Obj:
     return answer
 
 
-_ANSWERS: Mapping[str, Callable[[Asked], Obj]] = {DEFAULT: _default, VALIDATE: _validate}
+_ANSWERS: Mapping[str, Callable[[AdmissionRequest], Obj]] = {DEFAULT: _default, VALIDATE: _validate}
 
 
-def _refusal(asked: Asked, errors: tuple[str, ...]) -> Obj:
+def _refusal(asked: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
     """A Status as the API server's own validation gives: kubectl shows it as a list of fields and what is wrong."""
     kind, metadata = asked.admission.kind, asked.obj.get("metadata", {})
     return {
@@ -143,7 +143,7 @@ def _cause(whole: str, error: str) -> Obj:
     return {"reason": "FieldValueInvalid", "field": field, "message": message}
 
 
-def _webhook(path: str, answer: Callable[[Asked], Obj], known: Mapping[Any, Admission]) -> Handler:
+def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mapping[Any, Admission]) -> Handler:
     """A handler with all that webhooks have in common; a defect answers 500, and never lets anything pass."""
     in_flight, latency = metrics.WEBHOOK_IN_FLIGHT.labels(webhook=path), metrics.WEBHOOK_LATENCY.labels(webhook=path)
 
@@ -180,7 +180,7 @@ def _webhook(path: str, answer: Callable[[Asked], Obj], known: Mapping[Any, Admi
     return measured
 
 
-def _read(body: bytes, known: Mapping[Any, Admission]) -> Asked:
+def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
     try:
         review = json.loads(body)
     except ValueError as error:
@@ -204,7 +204,7 @@ def _read(body: bytes, known: Mapping[Any, Admission]) -> Asked:
     obj, old = request.get("object") or {}, request.get("oldObject") or None
     if not isinstance(obj, dict) or not isinstance(old, dict | None):
         raise BadRequest("request.object and request.oldObject are not objects.")
-    return Asked(request["uid"], admission, obj, old)
+    return AdmissionRequest(request["uid"], admission, obj, old)
 
 
 def _identity(admission: Admission) -> tuple[str, str, str]:

@@ -26,7 +26,7 @@ VERDICTS = 256
 """Tokens whose verdicts are remembered at most."""
 
 
-class Verdict(NamedTuple):
+class AccessVerdict(NamedTuple):
     """What is answered to a request before it is handled: 200 lets it pass, anything else says why not."""
 
     status: int
@@ -46,7 +46,7 @@ class Guard:
     def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
         self._clock = clock
-        self._verdicts: OrderedDict[tuple[bytes, str], tuple[float, asyncio.Task[Verdict]]] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[bytes, str], tuple[float, asyncio.Task[AccessVerdict]]] = OrderedDict()
 
     def protect(self, handler: Handler) -> Handler:
         """The handler, for those who may."""
@@ -54,7 +54,7 @@ class Guard:
         async def answer(request: web.Request) -> web.StreamResponse:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not token.strip():
-                verdict = Verdict(401, "send a service account's token as `Authorization: Bearer …`")
+                verdict = AccessVerdict(401, "send a service account's token as `Authorization: Bearer …`")
             else:
                 verdict = await self._verdict(token.strip(), request.path)
             if verdict.status == 200:
@@ -64,7 +64,7 @@ class Guard:
 
         return answer
 
-    async def _verdict(self, token: str, path: str) -> Verdict:
+    async def _verdict(self, token: str, path: str) -> AccessVerdict:
         key = (hashlib.sha256(token.encode()).digest(), path)  # no token is kept
         expiry, asked = self._verdicts.get(key, (0.0, None))
         if asked is None or self._clock() >= expiry:
@@ -78,12 +78,12 @@ class Guard:
         except KubeError as error:
             self._verdicts.pop(key, None)  # no verdict: the next one asks anew
             status = 503 if isinstance(error, Unavailable) else 500
-            return Verdict(status, f"the API server did not say whether you may: {error}")
+            return AccessVerdict(status, f"the API server did not say whether you may: {error}")
 
-    async def _ask(self, token: str, path: str) -> Verdict:
+    async def _ask(self, token: str, path: str) -> AccessVerdict:
         reviewed = (await self._review(TOKEN_REVIEW, {"token": token})).get("status") or {}
         if not reviewed.get("authenticated"):
-            return Verdict(401, "the API server does not know this token; it may have expired")
+            return AccessVerdict(401, "the API server does not know this token; it may have expired")
         user = reviewed["user"]
         wanted = {
             "user": user.get("username", ""),
@@ -95,8 +95,10 @@ class Guard:
         access = (await self._review(ACCESS_REVIEW, wanted)).get("status") or {}
         if not access.get("allowed"):
             name = wanted["user"]
-            return Verdict(403, f"{name} may not GET {path}: bind it to a ClusterRole with nonResourceURLs [{path}]")
-        return Verdict(200)
+            return AccessVerdict(
+                403, f"{name} may not GET {path}: bind it to a ClusterRole with nonResourceURLs [{path}]"
+            )
+        return AccessVerdict(200)
 
     async def _review(self, kind: Kind, spec: Obj) -> Obj:
         body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {}, "spec": spec}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-FAREWELL = 2.0
+SHUTDOWN_GRACE_SECONDS = 2.0
 """Seconds that spans get at exit to be sent."""
 
 _NO_SPAN: AbstractContextManager[Any] = contextlib.nullcontext()
@@ -94,4 +94,4 @@ async def exported(endpoint: str, service: str, exporter: SpanExporter | None = 
         _tracer = None
         sending = threading.Thread(target=provider.shutdown, daemon=True)  # itself it waits for half a minute
         sending.start()
-        await asyncio.to_thread(sending.join, FAREWELL)
+        await asyncio.to_thread(sending.join, SHUTDOWN_GRACE_SECONDS)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shared.pki.certs import Pair
-from shared.pki.rotation import Made, Order
+from shared.pki.rotation import CertificateOrder, Made
 
 _Key = ec.EllipticCurvePrivateKey
 
@@ -77,7 +77,7 @@ def issue(
     return _pair(builder.sign(issuer_key, hashes.SHA256()), key)
 
 
-def fulfil(order: Order) -> Made:
+def fulfil(order: CertificateOrder) -> Made:
     """Make what is ordered."""
     made = None
     if order.authority_ends is not None:
@@ -148,7 +148,7 @@ def _main() -> None:
     given = json.load(sys.stdin)
     times = {name: datetime.fromisoformat(given[name]) for name in ("begins", "ends", "authority_ends") if given[name]}
     signer = Pair(*given["signer"]) if given["signer"] else None
-    made = fulfil(Order(**{**given, **times, "hosts": tuple(given["hosts"]), "signer": signer}))
+    made = fulfil(CertificateOrder(**{**given, **times, "hosts": tuple(given["hosts"]), "signer": signer}))
     json.dump(dataclasses.asdict(made), sys.stdout)
 
 

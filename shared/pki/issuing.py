@@ -29,8 +29,17 @@ from shared.kubernetes.ownership import Owner, require_ours
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pki import rotation
 from shared.pki.certs import Certificate
-from shared.pki.keyring import SIGNER, SUCCESSOR, Authorities, Held, Leaf, authorities_in, fingerprint, trust
-from shared.pki.rotation import Order
+from shared.pki.keyring import (
+    SIGNER,
+    SUCCESSOR,
+    Authorities,
+    CertificateRequest,
+    IssuedCertificate,
+    authorities_in,
+    fingerprint,
+    trust,
+)
+from shared.pki.rotation import CertificateOrder
 from shared.runtime.plan import WriteSecret
 
 AUTHORITY_LIVES = 20
@@ -63,7 +72,7 @@ class Issuing:
     own: Owner
     component: str
     authority: str
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[CertificateRequest, ...]
     found: Mapping[str, Obj | None] = field(repr=False)
     informed: str
     now: datetime
@@ -137,7 +146,7 @@ class Issuing:
     def _ordered(self, held: Authorities, under: tuple[str, str]) -> WriteSecret:
         """Their Secret, with a new one among them."""
         begins, ends = self.now - rotation.BACKDATED, self.now + AUTHORITY_LIVES * self.life
-        order = Order(self.own.name, (), begins, None, None, ends)
+        order = CertificateOrder(self.own.name, (), begins, None, None, ends)
         name = self.authority
         return WriteSecret(self._secret(name, held.content()), self.found.get(name), order, under)
 
@@ -147,7 +156,7 @@ class Issuing:
 
     # What it signs.
 
-    def _cause(self, leaf: Leaf) -> str:
+    def _cause(self, leaf: CertificateRequest) -> str:
         """Why a certificate is made; empty if it is not."""
         held, signer = self._held[leaf], self._signer
         if held is None:
@@ -162,27 +171,27 @@ class Issuing:
             return "it is for other names"
         return "two thirds of its life are over" if rotation.due(held.certificate) <= self.now else ""
 
-    def _write(self, leaf: Leaf, cause: str) -> WriteSecret | None:
+    def _write(self, leaf: CertificateRequest, cause: str) -> WriteSecret | None:
         seen, told = self.found.get(leaf.secret), trust(self._authorities.trusted)
         signer = self._signer or self._authorities.successor
         if cause and signer is not None:
             begins, ends = self.now - rotation.BACKDATED, min(self.now + self.life, signer.certificate.ends)
-            order = Order(leaf.name, leaf.hosts, begins, ends, signer.pair, None, client=True)
+            order = CertificateOrder(leaf.name, leaf.hosts, begins, ends, signer.pair, None, client=True)
             return WriteSecret(self._secret(leaf.secret, told), seen, order)
         held = content_of(seen)
         content = told | {key: held.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
         return WriteSecret(self._secret(leaf.secret, content), seen) if held != content else None
 
     @cached_property
-    def _held(self) -> Mapping[Leaf, Held | None]:
-        return {leaf: Held.under(self.found.get(leaf.secret)) for leaf in self.leaves}
+    def _held(self) -> Mapping[CertificateRequest, IssuedCertificate | None]:
+        return {leaf: IssuedCertificate.under(self.found.get(leaf.secret)) for leaf in self.leaves}
 
     @cached_property
     def _authorities(self) -> Authorities:
         return Authorities.of(self.found.get(self.authority))
 
     @property
-    def _signer(self) -> Held | None:
+    def _signer(self) -> IssuedCertificate | None:
         signer = self._authorities.signer
         return signer if signer is not None and signer.certificate.ends > self.now else None
 

@@ -26,7 +26,7 @@ SIGNER, SUCCESSOR, FORMER = ("ca.crt", "ca.key"), ("next.crt", "next.key"), "for
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class CertificateRequest:
     """A certificate that is needed; whoever has it may be a client.
 
     Attributes:
@@ -46,25 +46,27 @@ def in_domains(host: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class IssuedCertificate:
     """A certificate that can be used, and its key."""
 
     pair: Pair = field(repr=False)
     certificate: Certificate
 
     @classmethod
-    def under(cls, secret: Obj | None, keys: tuple[str, str] = (CERTIFICATE_KEY, PRIVATE_KEY)) -> Held | None:
+    def under(
+        cls, secret: Obj | None, keys: tuple[str, str] = (CERTIFICATE_KEY, PRIVATE_KEY)
+    ) -> IssuedCertificate | None:
         """What a Secret has under these keys; None if it cannot be used."""
         held = content_of(secret)
         return _held(*(held.get(key, "") for key in keys))
 
 
 @lru_cache(maxsize=1024)  # the same few are looked at again and again
-def _held(certificate: str, key: str) -> Held | None:
+def _held(certificate: str, key: str) -> IssuedCertificate | None:
     pair = Pair(certificate, key)
     try:
         certs.server_context(pair)
-        return Held(pair, certs.read(certificate)[0])
+        return IssuedCertificate(pair, certs.read(certificate)[0])
     except ValueError:
         return None
 
@@ -79,14 +81,18 @@ class Authorities:
         former: who signed before, the last one first.
     """
 
-    signer: Held | None = None
-    successor: Held | None = None
+    signer: IssuedCertificate | None = None
+    successor: IssuedCertificate | None = None
     former: tuple[Certificate, ...] = ()
 
     @classmethod
     def of(cls, secret: Obj | None) -> Authorities:
         """As their Secret has them; what cannot be used counts as not there."""
-        return cls(Held.under(secret, SIGNER), Held.under(secret, SUCCESSOR), authorities_in(secret, FORMER))
+        return cls(
+            IssuedCertificate.under(secret, SIGNER),
+            IssuedCertificate.under(secret, SUCCESSOR),
+            authorities_in(secret, FORMER),
+        )
 
     @property
     def trusted(self) -> tuple[Certificate, ...]:
@@ -139,9 +145,9 @@ def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str =
         names: of those with a certificate.
         authority: of that with the authority that signs; empty if the operator signs nothing.
     """
-    held = {name: Held.under(found[name]) for name in names}
+    held = {name: IssuedCertificate.under(found[name]) for name in names}
     if authority:
-        held[authority] = Held.under(found[authority], SIGNER)
+        held[authority] = IssuedCertificate.under(found[authority], SIGNER)
     return {name: each.certificate.ends for name, each in held.items() if each}
 
 
@@ -149,7 +155,9 @@ def joined(certificates: Iterable[Certificate]) -> str:
     return "".join(f"{certificate.pem.strip()}\n" for certificate in certificates)
 
 
-def ordered(own: Owner, component: str, leaves: Iterable[Leaf], *, issuer: Issuer, uri: str) -> tuple[Obj, ...]:
+def ordered(
+    own: Owner, component: str, leaves: Iterable[CertificateRequest], *, issuer: Issuer, uri: str
+) -> tuple[Obj, ...]:
     """cert-manager's Certificates, each named as the Secret that it fills.
 
     Args:
@@ -173,7 +181,7 @@ def ordered(own: Owner, component: str, leaves: Iterable[Leaf], *, issuer: Issue
     )
 
 
-def _names(leaf: Leaf, uri: str) -> Obj:
+def _names(leaf: CertificateRequest, uri: str) -> Obj:
     addresses = [host for host in leaf.hosts if host == "::1" or host[0].isdigit()]
     names = [host for host in leaf.hosts if host not in addresses]
     found = {

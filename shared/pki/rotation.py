@@ -41,7 +41,7 @@ PAUSES = 20
 """Pauses in what is left of a certificate's life."""
 
 
-class Step(Enum):
+class RotationStep(Enum):
     """What is made next."""
 
     KEEP = "nothing"
@@ -51,7 +51,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SharedCertificates:
     """The certificates that the replicas share.
 
     Attributes:
@@ -77,7 +77,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CertificateOrder:
     """What authority.py is to make.
 
     Attributes:
@@ -108,8 +108,13 @@ class Made:
 
 
 def decide(
-    held: Held | None, now: datetime, *, hosts: frozenset[str], trusted: datetime | None, lost: bool = False
-) -> tuple[Step, str]:
+    held: SharedCertificates | None,
+    now: datetime,
+    *,
+    hosts: frozenset[str],
+    trusted: datetime | None,
+    lost: bool = False,
+) -> tuple[RotationStep, str]:
     """What is to be made now, and why.
 
     Args:
@@ -119,42 +124,50 @@ def decide(
         lost: what they shared is gone, and `held` is what this replica remembers of it.
     """
     if held is None:
-        return Step.BEGIN, "there are no certificates yet"
+        return RotationStep.BEGIN, "there are no certificates yet"
     if held.newest.ends <= now:
-        return Step.BEGIN, "the authority has ended"
+        return RotationStep.BEGIN, "the authority has ended"
     serving = held.serving
     if serving is None:
-        return Step.RENEW, "the serving certificate is missing, or its key is another's"
+        return RotationStep.RENEW, "the serving certificate is missing, or its key is another's"
     if serving.ends <= now:
-        return Step.RENEW, "the serving certificate has ended"
+        return RotationStep.RENEW, "the serving certificate has ended"
     if serving.issuer not in {authority.subject for authority in held.authorities}:
-        return Step.RENEW, "the serving certificate was signed by somebody else"
+        return RotationStep.RENEW, "the serving certificate was signed by somebody else"
     if missing := hosts - serving.hosts:
-        return Step.RENEW, f"the serving certificate is not for {', '.join(sorted(missing))}"
+        return RotationStep.RENEW, f"the serving certificate is not for {', '.join(sorted(missing))}"
     if lost:
-        return Step.SUCCEED, "what the replicas shared is gone"
+        return RotationStep.SUCCEED, "what the replicas shared is gone"
     if due(held.newest) <= now:
-        return Step.SUCCEED, "two thirds of the authority's life are over"
+        return RotationStep.SUCCEED, "two thirds of the authority's life are over"
     if serving.issuer != held.newest.subject:
         if trusted is not None and now - trusted >= settling(serving):
-            return Step.RENEW, "clients have come to know the new authority"
-        return Step.KEEP, "clients are to know the new authority first"
+            return RotationStep.RENEW, "clients have come to know the new authority"
+        return RotationStep.KEEP, "clients are to know the new authority first"
     if due(serving) <= now:
-        return Step.RENEW, "two thirds of the serving certificate's life are over"
-    return Step.KEEP, "nothing is due"
+        return RotationStep.RENEW, "two thirds of the serving certificate's life are over"
+    return RotationStep.KEEP, "nothing is due"
 
 
-def order(step: Step, held: Held | None, now: datetime, *, name: str, hosts: frozenset[str], life: timedelta) -> Order:
+def order(
+    step: RotationStep,
+    held: SharedCertificates | None,
+    now: datetime,
+    *,
+    name: str,
+    hosts: frozenset[str],
+    life: timedelta,
+) -> CertificateOrder:
     """What a step asks to be made; nothing that is signed outlives who signs it."""
-    begins, authority_ends = now - BACKDATED, None if step is Step.RENEW else now + LIVES * life
-    if step is Step.BEGIN or held is None:
+    begins, authority_ends = now - BACKDATED, None if step is RotationStep.RENEW else now + LIVES * life
+    if step is RotationStep.BEGIN or held is None:
         signer, ends = None, now + life
     else:
         signer, ends = Pair(held.newest.pem, held.key), min(now + life, held.newest.ends)
-    return Order(name, tuple(sorted(hosts)), begins, ends, signer, authority_ends)
+    return CertificateOrder(name, tuple(sorted(hosts)), begins, ends, signer, authority_ends)
 
 
-def shared(made: Made, held: Held | None, now: datetime) -> Mapping[str, str]:
+def shared(made: Made, held: SharedCertificates | None, now: datetime) -> Mapping[str, str]:
     """What the replicas share after something was made, by file name; authorities that ended are left out.
 
     Args:

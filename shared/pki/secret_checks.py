@@ -19,7 +19,7 @@ _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python h
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SecretProblem:
     """Why nobody can run with what the Secrets hold.
 
     Attributes:
@@ -31,12 +31,12 @@ class Problem:
     message: str
 
 
-class Wrong(Exception):
+class UnusableSecret(Exception):
     """A Secret does not serve."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.problem = Problem(reason, message)
+        self.problem = SecretProblem(reason, message)
 
 
 def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
@@ -49,17 +49,17 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         Wrong: it does not exist, or lacks one, or one of them is no text.
     """
     if secret is None:
-        raise Wrong(
+        raise UnusableSecret(
             MISSING,
             f"{at}: there is no Secret {name} in this namespace. Make it, with {' and '.join(keys)}, or name another.",
         )
     given = secret.get("data") or {}
     if missing := [key for key in keys if not given.get(key)]:
-        raise Wrong(MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Give it.")
+        raise UnusableSecret(MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Give it.")
     try:
         return [base64.b64decode(given[key]).decode() for key in keys]
     except (binascii.Error, UnicodeDecodeError):
-        raise Wrong(INVALID, f"{at}: Secret {name}: it is no text. Give {', '.join(keys)}.") from None
+        raise UnusableSecret(INVALID, f"{at}: Secret {name}: it is no text. Give {', '.join(keys)}.") from None
 
 
 def password_of(at: str, name: str, secret: Obj | None) -> str:
@@ -73,7 +73,7 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
     """
     (password,) = texts(at, name, secret, PASSWORD_KEY)
     if password != password.strip("\r\n"):
-        raise Wrong(
+        raise UnusableSecret(
             INVALID,
             f"{at}: Secret {name}: {PASSWORD_KEY} ends or begins with a line break, which nobody types. Make it "
             "without, as by --from-literal.",
@@ -81,9 +81,9 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
     return password
 
 
-def not_issued(name: str) -> Wrong:
+def not_issued(name: str) -> UnusableSecret:
     """What is said of a Secret that cert-manager has yet to fill."""
-    return Wrong(
+    return UnusableSecret(
         MISSING,
         f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
     )

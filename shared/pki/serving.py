@@ -37,8 +37,8 @@ from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import metrics
 from shared.pki import certs, rotation
 from shared.pki.certs import Pair
-from shared.pki.rotation import Held, Made, Order, Step
-from shared.pki.stores import Store
+from shared.pki.rotation import CertificateOrder, Made, RotationStep, SharedCertificates
+from shared.pki.stores import ReplicaStore
 from shared.pki.trust_bundle import Clients
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Certificates(ABC):
         log.warning("certificates are not as they should be; what was served is served on: %s", error)
 
 
-class Mounted(Certificates):
+class FileCertificates(Certificates):
     """A certificate in files that somebody else keeps fresh.
 
     Args:
@@ -187,7 +187,7 @@ class Mounted(Certificates):
         return (self._directory / name).read_text()
 
 
-async def make(order: Order) -> Made:
+async def make(order: CertificateOrder) -> Made:
     """Have a certificate made, by a process that ends: what it imports would stay in ours.
 
     Raises:
@@ -212,7 +212,7 @@ async def make(order: Order) -> Made:
     return Made(serving, authority)
 
 
-class SelfMade(Certificates):
+class SelfSignedCertificates(Certificates):
     """A certificate of an authority of our own.
 
     Args:
@@ -227,14 +227,14 @@ class SelfMade(Certificates):
 
     def __init__(
         self,
-        store: Store,
+        store: ReplicaStore,
         clients: Clients | None = None,
         *,
         name: str,
         hosts: frozenset[str],
         life: timedelta = rotation.LIFETIME,
         clock: Clock = _now,
-        maker: Callable[[Order], Awaitable[Made]] = make,
+        maker: Callable[[CertificateOrder], Awaitable[Made]] = make,
     ) -> None:
         super().__init__()
         self._store = store
@@ -245,8 +245,8 @@ class SelfMade(Certificates):
         self._clock = clock
         self._make = maker
         self._content: Mapping[str, str] = {}
-        self._shared: Held | None = None
-        self._held: Held | None = None
+        self._shared: SharedCertificates | None = None
+        self._held: SharedCertificates | None = None
         self._trusted: datetime | None = None
 
     async def _refresh(self) -> None:
@@ -268,7 +268,7 @@ class SelfMade(Certificates):
         if trouble is not None:
             raise trouble
 
-    async def _teach(self, seen: list[tuple[Kind, Obj]], held: Held) -> KubeError | None:
+    async def _teach(self, seen: list[tuple[Kind, Obj]], held: SharedCertificates) -> KubeError | None:
         try:
             if self._clients:
                 await self._clients.teach(seen, held.bundle)
@@ -276,7 +276,7 @@ class SelfMade(Certificates):
             return error
         return None
 
-    def _take(self, held: Held, *, trusted: bool) -> None:
+    def _take(self, held: SharedCertificates, *, trusted: bool) -> None:
         """Serve what the replicas share, and note since when clients trust its newest authority."""
         before, self._held = self._held, held
         if not trusted:
@@ -295,7 +295,7 @@ class SelfMade(Certificates):
         """
         held, now = self._held, self._clock()
         step, why = rotation.decide(held, now, hosts=self._hosts, trusted=self._trusted, lost=lost)
-        if step is Step.KEEP:
+        if step is RotationStep.KEEP:
             return False
         try:
             made = await self._make(
@@ -316,7 +316,7 @@ class SelfMade(Certificates):
         return rotation.pause(serving, self._clock()).total_seconds()
 
 
-def held_in(content: Mapping[str, str]) -> Held | None:
+def held_in(content: Mapping[str, str]) -> SharedCertificates | None:
     """What replicas share; None where there is no authority that could sign."""
     chain, key = content.get("tls.crt", ""), content.get("tls.key", "")
     try:
@@ -328,5 +328,5 @@ def held_in(content: Mapping[str, str]) -> Held | None:
         serving, *_ = certs.read(chain)
         certs.server_context(Pair(chain, key))
     except ValueError:
-        return Held(authorities, content["ca.key"], None, "")
-    return Held(authorities, content["ca.key"], serving, key)
+        return SharedCertificates(authorities, content["ca.key"], None, "")
+    return SharedCertificates(authorities, content["ca.key"], serving, key)

@@ -12,7 +12,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import SECRET
 
 
-class Store(Protocol):
+class ReplicaStore(Protocol):
     """Where replicas share what they made: text by file name, empty where there is nothing yet."""
 
     async def read(self) -> Mapping[str, str]: ...

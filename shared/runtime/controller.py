@@ -10,7 +10,7 @@ from typing import Generic, NoReturn, TypeVar
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Kind, Obj
-from shared.pki.rotation import Made, Order
+from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.serving import make
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan
@@ -51,7 +51,7 @@ class Controller(Generic[Resource, Observed]):
     observe: Callable[[Resource, Cache, Kube], Awaitable[Observed]]
     plan: Callable[[Resource, Observed, datetime], Plan]
     call: Callable[[Call], Awaitable[None]] = _no_calls
-    issue: Callable[[Order], Awaitable[Made]] = make
+    issue: Callable[[CertificateOrder], Awaitable[Made]] = make
     application: str = ""
     states: Callable[[Obj], Iterable[Sample]] = lambda _: ()
     certificate_ends: Callable[[Observed], Iterable[datetime]] = lambda _: ()

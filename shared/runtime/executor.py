@@ -15,7 +15,7 @@ from shared.kubernetes import accessors, errors, managed_fields, ownership, secr
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
 from shared.observability import tracing
-from shared.pki.rotation import Order
+from shared.pki.rotation import CertificateOrder
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
@@ -213,7 +213,7 @@ class Executor:
         await self._kube.apply(SECRET, {**pinned, "metadata": pinned["metadata"] | version})
         log.info("%s: replaced %s %s", _key(resource), SECRET, name)
 
-    async def _issue(self, order: Order, under: tuple[str, str]) -> dict[str, str]:
+    async def _issue(self, order: CertificateOrder, under: tuple[str, str]) -> dict[str, str]:
         try:
             made = await self._controller.issue(order)
         except OSError as error:

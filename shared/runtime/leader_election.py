@@ -62,7 +62,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LeaseObservation:
     """A Lease, and since when, by our own clock, it has said what it says."""
 
     lease: Obj
@@ -77,17 +77,17 @@ class Sight:
         """Whose it is; empty if nobody's."""
         return self.spec.get("holderIdentity") or ""
 
-    def next(self, lease: Obj, now: float) -> Sight:
+    def next(self, lease: Obj, now: float) -> LeaseObservation:
         """What is seen now; the time stays where the Lease says what it said."""
-        seen = Sight(lease, now)
-        return Sight(lease, self.since) if seen.spec == self.spec else seen
+        seen = LeaseObservation(lease, now)
+        return LeaseObservation(lease, self.since) if seen.spec == self.spec else seen
 
     def may_be_taken_by(self, identity: str, now: float) -> bool:
         """Whether it is nobody's, the candidate's own, or was not renewed in time."""
         return self.holder in ("", identity) or now >= self.since + self.spec.get("leaseDurationSeconds", 0)
 
 
-def claim(sight: Sight | None, identity: str, duration: int, now: datetime) -> Obj:
+def claim(sight: LeaseObservation | None, identity: str, duration: int, now: datetime) -> Obj:
     """The spec of a Lease as its taker, or its holder once more, writes it.
 
     Args:
@@ -149,7 +149,7 @@ class Leadership:
         self._times = times
         self._identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock or asyncio.get_running_loop().time
-        self._sight: Sight | None = None
+        self._sight: LeaseObservation | None = None
         self._is_current = False  # nobody wrote the Lease after what we saw, as far as we know
         self._may_be_ours = False  # even if no answer said so
         self._renewed: float | None = None  # when the last successful renewal was sent; None: we do not lead
@@ -268,7 +268,7 @@ class Leadership:
             self._sight = None
             return
         before, now = self._sight, self._clock()
-        self._sight = before.next(lease, now) if before else Sight(lease, now)
+        self._sight = before.next(lease, now) if before else LeaseObservation(lease, now)
         if self._sight.holder not in ("", self._identity, before.holder if before else ""):
             log.info("%s: %s leads; standing by", self._name, self._sight.holder)
 
@@ -282,7 +282,7 @@ class Leadership:
             version = self._sight.lease["metadata"]["resourceVersion"]
             patch = {"metadata": {"resourceVersion": version}, "spec": spec}
             written = await self._kube.merge(LEASE, self._namespace, self._name, patch)
-        self._sight = Sight(written, self._clock())
+        self._sight = LeaseObservation(written, self._clock())
 
     def _tell(self, turn: str, *, warning: bool = False) -> None:
         log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, turn)

@@ -55,8 +55,7 @@ class Lifecycle(Generic[State, Event]):
     def to_mermaid(self) -> str:
         """Return the diagram of the lifecycle, as a Mermaid state diagram."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.initial.name}"]
-        for state in self.transitions:
-            lines.append(f"    {state.name}: {state.value}")
+        lines += [f"    {state.name}: {state.value}" for state in self.transitions]
         for state, events in self.transitions.items():
             lines += [f"    {state.name} --> {target.name}: {event.value}" for event, target in events.items()]
             lines += [f"    {state.name} --> [*]"] * (not events)

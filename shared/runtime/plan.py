@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import Kind, Obj
-from shared.pki.rotation import Order
+from shared.pki.rotation import CertificateOrder
 from shared.status.conditions import READY
 from shared.status.verdict import Progress, Verdict
 
@@ -89,7 +89,7 @@ class WriteSecret:
 
     obj: Obj = field(repr=False)
     seen: Obj | None = field(repr=False)
-    order: Order | None = None
+    order: CertificateOrder | None = None
     under: tuple[str, str] = ("tls.crt", "tls.key")
     token: str = ""
 
@@ -115,7 +115,7 @@ class Step:
 
     Attributes:
         actions: what it wants done now, in order.
-        progress: whether this step's question is settled; anything but DONE and UNDERWAY ends the chain.
+        progress: whether this step's question is settled; anything but DONE and PROGRESSING ends the chain.
         reason: CamelCase, for machines.
         message: a sentence for people, with the values.
         warning: whether a person should worry.
@@ -135,9 +135,9 @@ class Step:
         return cls(actions)
 
     @classmethod
-    def underway(cls, reason: str, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
+    def progressing(cls, reason: str, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
         """Not there yet; the rest of the chain goes on."""
-        return cls((), Progress.UNDERWAY, reason, message, warning, requeue)
+        return cls((), Progress.PROGRESSING, reason, message, warning, requeue)
 
     @classmethod
     def wait(cls, reason: str, message: str, *actions: Action, requeue: float | None = None) -> Step:
@@ -145,14 +145,14 @@ class Step:
         return cls(actions, Progress.WAITING, reason, message, requeue=requeue)
 
     @classmethod
-    def stall(cls, reason: str, message: str) -> Step:
+    def blocked(cls, reason: str, message: str) -> Step:
         """Nothing goes on until a person changes something."""
-        return cls((), Progress.STALLED, reason, message, warning=True)
+        return cls((), Progress.BLOCKED, reason, message, warning=True)
 
     @classmethod
-    def hold(cls, reason: str, message: str) -> Step:
+    def paused(cls, reason: str, message: str) -> Step:
         """A person asked us to keep off."""
-        return cls((), Progress.HELD, reason, message)
+        return cls((), Progress.PAUSED, reason, message)
 
 
 PASS = Step()
@@ -162,7 +162,7 @@ StepOf = Callable[[Resource, Observed, datetime], Step]
 
 def refuse(wrong: Sequence[str]) -> Step:
     """A spec of which anything is wrong, each in a sentence, changes nothing; what runs goes on."""
-    return Step.stall("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
+    return Step.blocked("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def follow(
         if answer.requeue is not None:
             requeues.append(answer.requeue)
         settled = answer.progress is Progress.DONE
-        blocks = not settled and answer.progress is not Progress.UNDERWAY
+        blocks = not settled and answer.progress is not Progress.PROGRESSING
         if blocks or (verdict.done and not settled):  # what blocks the rest tells more than what is merely under way
             verdict = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
         if blocks:

@@ -24,8 +24,8 @@ from shared.kubernetes.client import Kube, Transport
 from shared.kubernetes.kinds import Key
 from shared.kubernetes.transport import Bounded, Configuration
 from shared.observability import endpoints, metrics, profiling
-from shared.pki.serving import Certificates, Mounted, SelfMade
-from shared.pki.stores import Memory, SharedSecret, Store
+from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
+from shared.pki.stores import Memory, ReplicaStore, SharedSecret
 from shared.pki.trust_bundle import Clients
 from shared.runtime import install
 from shared.runtime.controller import Controller
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 STUCK = 600.0
 """Seconds after which one reconcile under way makes the liveness probe fail: no step waits that long."""
 
-FAREWELL = 5.0
+SHUTDOWN_GRACE_SECONDS = 5.0
 """Seconds that work under way and unwritten events get at exit."""
 
 LINGER = 3.0
@@ -69,7 +69,7 @@ class Operator:
     admissions: tuple[Admission, ...] = ()
 
 
-class Lane:
+class RunningController:
     """One controller's own: what it has seen, what waits, and who does it. It is closed until we lead.
 
     Args:
@@ -130,7 +130,7 @@ class Process:
             self._term, transport, permit = leadership.term, Fence(transport, leadership), leadership.permit
         fenced = Kube(Bounded(transport), manager=options.operator_name)
         controllers = operator.controllers(options)
-        self._lanes = [Lane(controller, fenced, self._recorder, permit) for controller in controllers]
+        self._lanes = [RunningController(controller, fenced, self._recorder, permit) for controller in controllers]
         self._watch = Watch(
             [(lane.controller, lane.cache) for lane in self._lanes],
             kube=self._kube,
@@ -165,10 +165,10 @@ class Process:
             try:
                 await self._end
             finally:
-                await _stop({leading}, 3 * FAREWELL)  # what is under way, then its events, then the Lease
+                await _stop({leading}, 3 * SHUTDOWN_GRACE_SECONDS)  # what is under way, then its events, then the Lease
                 if options.webhook_address != "0":
                     await asyncio.sleep(LINGER)  # before kopf ends, which cancels every task, our connections' too
-                await _stop(set(self._tasks), FAREWELL)
+                await _stop(set(self._tasks), SHUTDOWN_GRACE_SECONDS)
 
     async def _answer(self, stack: contextlib.AsyncExitStack) -> None:
         """Answer over HTTP, on every replica, until the stack is left."""
@@ -250,9 +250,11 @@ class Process:
                     raise TimeoutError(f"leadership was lost, and {running} could not be stopped")
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.gather(*(lane.queue.rest() for lane in self._lanes)), FAREWELL)
-                await _stop(workers, FAREWELL)
-                await self._recorder.flush(FAREWELL)
+                    await asyncio.wait_for(
+                        asyncio.gather(*(lane.queue.rest() for lane in self._lanes)), SHUTDOWN_GRACE_SECONDS
+                    )
+                await _stop(workers, SHUTDOWN_GRACE_SECONDS)
+                await self._recorder.flush(SHUTDOWN_GRACE_SECONDS)
         for ended in (lost, *workers):
             if ended.done() and not ended.cancelled():
                 ended.result()
@@ -292,7 +294,7 @@ def certificates_of(options: Options, kube: Kube) -> Certificates:
     clients = Clients(kube, options.webhook_configurations) if options.webhook_configurations else None
     source, ours = options.certificates, options.certificates.startswith("self:")
     if source and not ours:
-        return Mounted(Path(source), clients)
-    store: Store = SharedSecret(kube, *source.removeprefix("self:").split("/")) if ours else Memory()
+        return FileCertificates(Path(source), clients)
+    store: ReplicaStore = SharedSecret(kube, *source.removeprefix("self:").split("/")) if ours else Memory()
     hosts, life = frozenset(options.certificate_hosts), timedelta(seconds=options.certificate_lifetime)
-    return SelfMade(store, clients, name=options.operator_name, hosts=hosts, life=life)
+    return SelfSignedCertificates(store, clients, name=options.operator_name, hosts=hosts, life=life)

@@ -202,7 +202,7 @@ class Reconciler:
         """Something that only a person mends: say so, and look again at leisure."""
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
         reason = {InvalidSpec: "InvalidSpec", ownership.NotOurs: "NotOurs"}.get(type(error), "Rejected")
-        verdict = Verdict(Progress.STALLED, reason, str(error), warning=True)
+        verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
         await self._report_trouble(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)
         self._queue.add_after(key, RECHECK)

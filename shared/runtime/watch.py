@@ -31,7 +31,7 @@ from shared.runtime.controller import Controller
 
 log = logging.getLogger(__name__)
 
-FAREWELL = 2.0
+SHUTDOWN_GRACE_SECONDS = 2.0
 """Seconds that kopf's tasks get to end."""
 
 PAGE = 500
@@ -124,7 +124,7 @@ class Watch:
         finally:  # not by kopf.run_tasks: it may wait for ever, and it ends what is not kopf's
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=FAREWELL)
+            await asyncio.wait(tasks, timeout=SHUTDOWN_GRACE_SECONDS)
         why = next((error for task in ended if not task.cancelled() and (error := task.exception())), None)
         raise KubeError(f"watching ended: {_cause(why) or 'kopf stopped'}. The operator ends, to be started again.")
 

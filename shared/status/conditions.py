@@ -48,7 +48,7 @@ def change(resource: Obj, status: Obj) -> Obj | None:
 
 def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str) -> list[Obj]:
     progress = verdict.progress
-    moving = progress in (Progress.UNDERWAY, Progress.WAITING)
+    moving = progress in (Progress.PROGRESSING, Progress.WAITING)
     ready = str(progress is Progress.DONE if verdict.ready is None else verdict.ready)
     before = condition_in(earlier, READY)
     if moving and (not before or (before["status"], before["reason"]) == ("Unknown", verdict.reason)):
@@ -56,7 +56,7 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
     said = {
         READY: (ready, verdict.message),
         RECONCILING: (str(moving), verdict.message if moving else ""),
-        STALLED: (str(progress is Progress.STALLED), verdict.message if progress is Progress.STALLED else ""),
+        STALLED: (str(progress is Progress.BLOCKED), verdict.message if progress is Progress.BLOCKED else ""),
     }
     conditions = []
     for name, (value, message) in said.items():

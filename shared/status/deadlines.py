@@ -30,7 +30,7 @@ class Deadline:
 
     def judge(self, resource: Obj, verdict: Verdict, now: datetime) -> tuple[Verdict, float | None]:
         """A verdict, or what must be said instead of it now; and the seconds until that might change."""
-        if verdict.progress not in (Progress.UNDERWAY, Progress.WAITING):
+        if verdict.progress not in (Progress.PROGRESSING, Progress.WAITING):
             return verdict, None
         condition = accessors.condition(resource, conditions.RECONCILING)
         if condition.get("status") != "True":

@@ -37,7 +37,7 @@ class Readiness:
 
     def told(self, key: Key, verdict: Verdict, now: datetime) -> None:
         """A resource's status says this; a change ends when nothing is left to do, or a person asks us to keep off."""
-        if verdict.progress in (Progress.DONE, Progress.HELD):
+        if verdict.progress in (Progress.DONE, Progress.PAUSED):
             known = self._since.pop(key, None)
             if known is not None and verdict.done:
                 self._times.observe(max((now - known[1]).total_seconds(), 0.0), tracing.exemplar())

@@ -10,10 +10,10 @@ class Progress(enum.Enum):
     """How far a resource is from what its spec says."""
 
     DONE = "done"
-    UNDERWAY = "underway"  # on its way; the rest of the chain goes on
+    PROGRESSING = "progressing"  # on its way; the rest of the chain goes on
     WAITING = "waiting"  # the rest of the chain must not run before this is over
-    STALLED = "stalled"  # only a change by a person mends it
-    HELD = "held"  # a person asked us to keep off
+    BLOCKED = "blocked"  # only a change by a person mends it
+    PAUSED = "paused"  # a person asked us to keep off
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, 
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import AGAIN
 from shared.pki.issuing import Issuing
-from shared.pki.secret_checks import INVALID, Problem
+from shared.pki.secret_checks import INVALID, SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.status.verdict import Progress
 
@@ -48,7 +48,7 @@ def keep_certificates(issuing: Issuing) -> Step:
     try:
         why, writes = issuing.next()
     except NotOurs as error:
-        return Step.stall("NotOurs", str(error))
+        return Step.blocked("NotOurs", str(error))
     if writes:
         return Step.wait("IssuingCertificates", f"Certificates are made: {why}.", *writes)
     due = issuing.due
@@ -57,7 +57,7 @@ def keep_certificates(issuing: Issuing) -> Step:
     return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
 
 
-def require_secrets(problem: Problem | None, expires: Mapping[str, datetime], now: datetime) -> Step:
+def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetime], now: datetime) -> Step:
     """What servers cannot start without is there; servers that run are left as they are.
 
     Args:
@@ -71,11 +71,11 @@ def require_secrets(problem: Problem | None, expires: Mapping[str, datetime], no
                 f"spec.tls: Secret {name}: its certificate ended on {ends:%Y-%m-%d at %H:%M UTC}, and nobody takes it "
                 "any more. Put a new one there."
             )
-            return lacking(Problem(INVALID, said))
+            return lacking(SecretProblem(INVALID, said))
     return PASS
 
 
-def lacking(problem: Problem) -> Step:
+def lacking(problem: SecretProblem) -> Step:
     """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
     message = f"{problem.message} Nothing was changed."
     return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=AGAIN)
@@ -109,11 +109,11 @@ def grow_volumes(
         if volume["metadata"]["name"] not in refused
     ]
     if asked:
-        return Step(tuple(asked), Progress.UNDERWAY, "GrowingVolumes", f"Volumes are asked to grow to {size}.")
+        return Step(tuple(asked), Progress.PROGRESSING, "GrowingVolumes", f"Volumes are asked to grow to {size}.")
     if refused:
         name, note = next(iter(refused.items()))
         why = note.removeprefix(tried).lstrip(": ").rstrip(".")
-        return Step.underway(
+        return Step.progressing(
             "VolumesCannotGrow",
             f"PersistentVolumeClaim {name} cannot grow to {size}: {why}. Give its storage class allowVolumeExpansion: "
             "true, or raise the quota; it is tried again each hour.",
@@ -125,7 +125,7 @@ def grow_volumes(
         return Step.wait("GrowingVolumes", message, Delete(STATEFUL_SET, stateful_set, orphan=True))
     growing = [volume["metadata"]["name"] for volume in bound if smaller(capacity(volume), size)]
     if growing:
-        return Step.underway("GrowingVolumes", f"{', '.join(growing)} of {size}: the storage has yet to give it.")
+        return Step.progressing("GrowingVolumes", f"{', '.join(growing)} of {size}: the storage has yet to give it.")
     return PASS
 
 

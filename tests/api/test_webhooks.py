@@ -27,7 +27,7 @@ from shared.kubernetes.errors import Invalid, KubeError, Unavailable
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.pki import certs
-from shared.pki.serving import SelfMade
+from shared.pki.serving import SelfSignedCertificates
 from shared.pki.stores import SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import LINGER
@@ -354,7 +354,7 @@ def test_rights_to_one_secret_and_to_its_own_configurations_are_enough(
         kube = Kube(transport, manager="certifier")
         store, clients = SharedSecret(kube, world.namespace, "certificates"), Clients(kube, world.namespace)
         hosts, life = frozenset({"127.0.0.1"}), timedelta(seconds=10)
-        certificates = SelfMade(store, clients, name="ours", hosts=hosts, life=life)
+        certificates = SelfSignedCertificates(store, clients, name="ours", hosts=hosts, life=life)
         await certificates.open()
         assert certificates.unready() is None
         first = world.get(SECRET, "certificates")["data"]["tls.crt"]

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from shared.pki.ca import fulfil
 from shared.pki.certs import Pair
-from shared.pki.rotation import Made, Order
+from shared.pki.rotation import CertificateOrder, Made
 from shared.testing.harness.harness import NOW
 
 
-async def issued(order: Order) -> Made:
+async def issued(order: CertificateOrder) -> Made:
     """As `certificates.make`, without a process; the same for the same order in every world, whatever its time.
 
     An authority is known by a key that Secrets hold (`certificates.authority_key`): worlds are compared by keys.
@@ -23,5 +23,5 @@ async def issued(order: Order) -> Made:
 def _made(name: str, hosts: tuple[str, ...], signer: Pair | None, authority: bool) -> Made:
     begins, ends = NOW - timedelta(days=1), NOW + timedelta(days=89)
     if authority:
-        return fulfil(Order(name, (), begins, None, None, NOW + timedelta(days=1799)))
-    return fulfil(Order(name, hosts, begins, ends, signer, None, client=True))
+        return fulfil(CertificateOrder(name, (), begins, None, None, NOW + timedelta(days=1799)))
+    return fulfil(CertificateOrder(name, hosts, begins, ends, signer, None, client=True))

@@ -12,7 +12,7 @@ from tests.support import paths
 
 ROOT = paths.REPOSITORY
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("charts/*/README.md")])
-SAYING = ("underway", "wait", "stall", "hold", "Step", "Problem", "_Wrong", "Deadline", "Verdict", "about")
+SAYING = ("progressing", "wait", "blocked", "paused", "Step", "SecretProblem", "_Wrong", "Deadline", "Verdict", "about")
 
 
 def reasons() -> set[str]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.api.versions import Version, upgrade_refusal
-from operators.etcd.api.warnings import lost_by, unwise
+from operators.etcd.api.warnings import data_loss_of, warnings_for
 from shared.api.crd import Column, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
@@ -267,7 +267,7 @@ def review(new: Obj, old: Obj | None) -> Review:
         before = None
     if errors := validate(resource, before):
         return Review(errors=tuple(errors))
-    return Review(warnings=(*unwise(resource), *(lost_by(resource, before) if before is not None else ())))
+    return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
 
 
 def _mismatch(resource: EtcdCluster) -> list[str]:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _MOST_MEMBERS = 7
 
 
-def unwise(resource: EtcdCluster) -> list[str]:
+def warnings_for(resource: EtcdCluster) -> list[str]:
     """A sentence for each."""
     return [*_of_size(resource), *_of_storage(resource), *_of_version(resource), *_of_safety(resource)]
 
 
-def lost_by(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
+def data_loss_of(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
     """A sentence for each thing that a change gives up."""
     said, version = [], resource.version
     running = before.recorded_version

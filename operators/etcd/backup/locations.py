@@ -9,7 +9,7 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.secrets import find
-from shared.pki.secret_checks import Problem, Wrong, texts
+from shared.pki.secret_checks import SecretProblem, UnusableSecret, texts
 
 STORE, CREDENTIALS = "store", "store-credentials"
 """Volumes of a pod."""
@@ -37,7 +37,7 @@ def _prefixed(store: S3, file: str) -> str:
     return f"{prefix}/{file}" if prefix else file
 
 
-async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) -> Problem | None:
+async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) -> SecretProblem | None:
     """What of a place is not there, and what mends it; None if all is.
 
     Args:
@@ -47,7 +47,7 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
         try:
             await kube.get(PERSISTENT_VOLUME_CLAIM, namespace, store.claim_name)
         except NotFound:
-            return Problem(
+            return SecretProblem(
                 "VolumeMissing",
                 f"{at}.volume: there is no PersistentVolumeClaim {store.claim_name} in this namespace. Make it, or "
                 "name another.",
@@ -56,7 +56,7 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
     name = store.credentials_secret
     try:
         texts(f"{at}.s3", name, (await find(kube, namespace, [name]))[name], *KEYS)
-    except Wrong as wrong:
+    except UnusableSecret as wrong:
         return wrong.problem
     return None
 

@@ -12,7 +12,7 @@ from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import locations, pods
 from operators.etcd.backup.outcome import Outcome, outcome
-from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EtcdError, Status
+from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointStatus, EtcdError
 from operators.etcd.objects import resources
 from operators.etcd.security import secrets
 from operators.etcd.settings import Settings
@@ -23,12 +23,12 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, Key, Obj
 from shared.kubernetes.ownership import controller_of, selector_text
 from shared.kubernetes.pods import Pod
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SnapshotSource:
     """A member that could give a snapshot.
 
     Attributes:
@@ -37,7 +37,7 @@ class Source:
     """
 
     name: str
-    said: Status | None = None
+    said: EndpointStatus | None = None
     error: str = ""
 
 
@@ -54,8 +54,8 @@ class Observed:
 
     pod: Obj | None = None
     cluster: EtcdCluster | None = None
-    problem: Problem | None = None
-    sources: tuple[Source, ...] = ()
+    problem: SecretProblem | None = None
+    sources: tuple[SnapshotSource, ...] = ()
 
     @cached_property
     def outcome(self) -> Outcome | None:
@@ -100,7 +100,7 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     if backup.over or seen.alive or is_taken or store is None:
         return seen
     cluster = await _cluster(kube, backup)
-    if isinstance(cluster, Problem):
+    if isinstance(cluster, SecretProblem):
         return Observed(pod, problem=cluster)
     known = await secrets.read(cluster, kube)
     if problem := await locations.problem(kube, backup.namespace, "spec.destination", store) or known.problem:
@@ -108,31 +108,31 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     return Observed(pod, cluster, None, await _sources(settings, connect, cluster, known, kube))
 
 
-def _in_the_way(pod: Obj) -> Problem:
+def _in_the_way(pod: Obj) -> SecretProblem:
     """What an earlier EtcdBackup of the same name left: it tells nothing of this one, and goes by itself."""
     name = pod["metadata"]["name"]
-    return Problem(
+    return SecretProblem(
         "PodInTheWay",
         f"Pod {name} is not this EtcdBackup's. An earlier one's of the same name goes by itself; delete any other, or "
         "name this one otherwise.",
     )
 
 
-async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | Problem:
+async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProblem:
     """The cluster, which is never another namespace's."""
     name = backup.spec.cluster_name
     try:
         return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
     except NotFound:
         said = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
-        return Problem("ClusterMissing", f"spec.clusterName: {said}")
+        return SecretProblem("ClusterMissing", f"spec.clusterName: {said}")
     except InvalidSpec as wrong:
-        return Problem("ClusterInvalid", f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
+        return SecretProblem("ClusterInvalid", f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
 
 
 async def _sources(
     settings: Settings, connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube
-) -> tuple[Source, ...]:
+) -> tuple[SnapshotSource, ...]:
     """Every member, asked for its own view: that needs no quorum."""
     selector = resources.owner(cluster, settings.operator).selector(resources.COMPONENT)
     listed = await kube.list(POD, cluster.namespace, labels=selector_text(selector))
@@ -140,13 +140,13 @@ async def _sources(
     return tuple(await asyncio.gather(*(_source(connect, cluster, known, pod) for pod in found)))
 
 
-async def _source(connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, pod: Pod) -> Source:
+async def _source(connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, pod: Pod) -> SnapshotSource:
     endpoint = Endpoint(pod.name, pod.address, resources.host(cluster, pod.name), resources.CLIENT_PORT)
     server = connect(endpoint, known.access)
     try:
-        return Source(pod.name, await server.status())
+        return SnapshotSource(pod.name, await server.status())
     except EtcdError as error:
-        return Source(pod.name, error=str(error))
+        return SnapshotSource(pod.name, error=str(error))
     finally:
         await server.aclose()
 
@@ -160,11 +160,11 @@ class Choice:
     """
 
     name: str
-    said: Status
+    said: EndpointStatus
     caution: str = ""
 
 
-def choose(cluster: EtcdCluster, sources: tuple[Source, ...]) -> Choice | None:
+def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice | None:
     """Who gives the snapshot: a follower that has all, for the leader has enough to do; never a learner.
 
     A snapshot is what a member has itself: it needs no quorum. Without one, who has applied most has all that any of
@@ -192,5 +192,5 @@ def choose(cluster: EtcdCluster, sources: tuple[Source, ...]) -> Choice | None:
     return Choice(name, said, caution)
 
 
-def _alarms(said: Status) -> list[tuple[int, str]]:
+def _alarms(said: EndpointStatus) -> list[tuple[int, str]]:
     return [(alarm.member_id, alarm.kind) for alarm in said.alarms]

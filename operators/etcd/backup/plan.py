@@ -63,7 +63,7 @@ class Planner:
         """There is an image that takes snapshots: the operator's own."""
         if self.settings.agent_image:
             return PASS
-        return Step.stall(
+        return Step.blocked(
             "NoAgentImage",
             "The operator does not know its own image, which takes snapshots: start it with --agent-image, as its "
             "chart does. Nothing was changed.",
@@ -171,7 +171,7 @@ def _complete(backup: EtcdBackup, seen: Observed, came_to: Outcome, now: datetim
 def _given_up(backup: EtcdBackup, seen: Observed, came_to: Outcome, now: datetime) -> Plan:
     message = f"{came_to.message} It was tried {ATTEMPTS} times; make another EtcdBackup once that is mended."
     found = _status(backup, seen) | {"phase": FAILED, **_times(came_to, now)}
-    return Plan((), Verdict(Progress.STALLED, came_to.reason, message, warning=True), found, requeue=0)
+    return Plan((), Verdict(Progress.BLOCKED, came_to.reason, message, warning=True), found, requeue=0)
 
 
 def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
@@ -179,7 +179,7 @@ def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
     before = accessors.condition(backup.obj, conditions.READY)
     reported = {k: v for k, v in backup.reported.items() if k not in ("conditions", "observedGeneration")}
     is_complete = backup.phase == COMPLETE
-    progress = Progress.DONE if is_complete else Progress.STALLED
+    progress = Progress.DONE if is_complete else Progress.BLOCKED
     verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
     idle = seen.pod is None or seen.pod["metadata"].get("deletionTimestamp") or not (is_complete or seen.alive)
     return Plan((Delete(POD, seen.pod),) if seen.pod and not idle else (), verdict, reported)

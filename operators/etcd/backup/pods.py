@@ -16,7 +16,7 @@ from operators.etcd.api.versions import features
 from operators.etcd.backup import locations
 from operators.etcd.backup.snapshot import file_name
 from operators.etcd.backup.view import restore_pod_name
-from operators.etcd.client.server import Status
+from operators.etcd.client.server import EndpointStatus
 from operators.etcd.objects import resources
 from operators.etcd.objects.command_line import HOME
 from operators.etcd.objects.pod import USER as UID
@@ -69,7 +69,7 @@ def snapshot_pod(
     backup: EtcdBackup,
     cluster: EtcdCluster,
     member: str,
-    said: Status,
+    said: EndpointStatus,
     *,
     attempt: int,
     told: str,

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from operators.etcd.backup import work
-from operators.etcd.backup.store import AccessDenied, BackupError, Store
+from operators.etcd.backup.store import AccessDenied, BackupError, SnapshotStore
 from operators.etcd.backup.volume import Volume
 from operators.etcd.client.server import Access, Connect, Endpoint, EtcdError
 from shared.observability import logs
@@ -82,7 +82,7 @@ async def _run(work: Awaitable[Outcome]) -> tuple[Outcome, int]:
 
 async def _snapshot(options: argparse.Namespace, connect: Connect) -> Outcome:
     given = vars(options)
-    order = work.Order(**{field.name: given[field.name] for field in dataclasses.fields(work.Order)})
+    order = work.SnapshotOrder(**{field.name: given[field.name] for field in dataclasses.fields(work.SnapshotOrder)})
     address = urlsplit(options.endpoint)
     host = address.hostname or ""
     server = connect(Endpoint(options.member, host, host, address.port or 2379), _access(options))
@@ -134,7 +134,7 @@ def _access(options: argparse.Namespace) -> Access:
 
 
 @contextlib.asynccontextmanager
-async def _store(options: argparse.Namespace) -> AsyncIterator[Store]:
+async def _store(options: argparse.Namespace) -> AsyncIterator[SnapshotStore]:
     if options.volume:
         yield Volume(options.volume, options.path)
         return
@@ -142,7 +142,7 @@ async def _store(options: argparse.Namespace) -> AsyncIterator[Store]:
 
     secret = {key: _text(options.s3_credentials / key) for key in ("accessKeyID", "secretAccessKey")}
     authority = options.s3_credentials / "ca.crt"
-    place = s3.Place(
+    place = s3.BucketLocation(
         bucket=options.s3_bucket,
         region=options.s3_region,
         endpoint=options.s3_endpoint,

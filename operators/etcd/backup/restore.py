@@ -40,14 +40,14 @@ AGAIN, LATER = 10.0, 30.0
 
 def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """The seed's volume has the data that spec.restore asks for, before there is a seed."""
-    pod = seen.errands.get(restore_pod_name(resource))
+    pod = seen.job_pods.get(restore_pod_name(resource))
     if not is_to_be_restored(resource):
         return _clear(pod)
     if seen.stateful_set is not None:
         is_open = bootstrap.of(seen.stateful_set["spec"]["template"])[0] == "new"
         return _too_late(resource) if is_open and not seen.cluster_id else _clear(pod)
     if not settings.agent_image:
-        return Step.stall(
+        return Step.blocked(
             "NoAgentImage",
             "spec.restore: the operator does not know its own image, which restores: start it with --agent-image, as "
             "its chart does. Nothing was changed.",
@@ -82,7 +82,7 @@ def restore_data(settings: Settings, resource: EtcdCluster, seen: Observed, now:
 def restore_status(resource: EtcdCluster, seen: Observed) -> Obj | None:
     """status.restore: how far it is; what is complete stays."""
     recorded: Obj | None = resource.reported.get("restore")
-    snapshot, pod = seen.backup.snapshot, seen.errands.get(restore_pod_name(resource))
+    snapshot, pod = seen.backup.snapshot, seen.job_pods.get(restore_pod_name(resource))
     if not is_to_be_restored(resource) or seen.stateful_set is not None or snapshot is None:
         return recorded
     came_to = outcome(pod)
@@ -100,7 +100,7 @@ def restore_status(resource: EtcdCluster, seen: Observed) -> Obj | None:
 
 def _too_late(resource: EtcdCluster) -> Step:
     """The seed was let begin empty: whether its disk holds writes by now, nobody can tell."""
-    return Step.stall(
+    return Step.blocked(
         "RestoreTooLate",
         "spec.restore was given when the cluster had been let begin empty. Nothing was changed. Remove it to go on "
         f"without a snapshot; or delete this resource and PersistentVolumeClaim {volume_name(resource, SEED)}, and "
@@ -122,7 +122,7 @@ def _failed(pod: Obj, came_to: Outcome, now: datetime) -> Step:
     name = pod["metadata"]["name"]
     if came_to.reason in FINAL:
         mend = f"Change spec.restore, or mend it there and delete Pod {name}."
-        return Step.stall(came_to.reason, f"{came_to.message} {mend}")
+        return Step.blocked(came_to.reason, f"{came_to.message} {mend}")
     left = (came_to.finished + timedelta(seconds=LATER) - now).total_seconds() if came_to.finished else 0.0
     message = f"{came_to.message} It is tried again."
     if left > 0:

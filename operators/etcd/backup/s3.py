@@ -39,7 +39,7 @@ _AT_ONCE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketLocation:
     """A bucket, and the way in.
 
     Attributes:
@@ -64,7 +64,7 @@ class Bucket:
     go along where every store knows them (Content-MD5) and not as Amazon's newer trailers, which others refuse.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BucketLocation) -> None:
         self._place = place
         self._stack = AsyncExitStack()
         self._s3: Any = None

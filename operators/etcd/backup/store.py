@@ -79,7 +79,7 @@ class Draft(Protocol):
         """Let it take its name, in place of what had that before; from here on it outlasts a crash."""
 
 
-class Store(Protocol):
+class SnapshotStore(Protocol):
     """Keeps files under names such as `demo-1a2b3c4d/nightly.db`. Every method raises StoreError.
 
     `str` says where it is, for people.

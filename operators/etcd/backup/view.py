@@ -12,7 +12,7 @@ from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import Key, Obj
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
 
 
@@ -40,7 +40,7 @@ class BackupView:
 
     scheduled: tuple[Obj, ...] = ()
     snapshot: Snapshot | None = None
-    problem: Problem | None = None
+    problem: SecretProblem | None = None
 
 
 def restore_pod_name(resource: EtcdCluster) -> str:
@@ -63,33 +63,33 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
     if not is_to_be_restored(resource):
         return BackupView(scheduled)
     found = await _snapshot(resource, kube)
-    problem = found if isinstance(found, Problem) else None
+    problem = found if isinstance(found, SecretProblem) else None
     snapshot = found if isinstance(found, Snapshot) else None
     if snapshot is not None:
         problem = await locations.problem(kube, resource.namespace, "spec.restore.from", snapshot.store)
     return BackupView(scheduled, None if problem else snapshot, problem)
 
 
-async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | Problem:
+async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | SecretProblem:
     """The snapshot that spec.restore names."""
     assert resource.spec.restore is not None, "asked for only where one is"
     source = resource.spec.restore.from_
     if source.backup is None:
         store = locations.store_of(source)
         if store is None or source.file is None:
-            return Problem("InvalidSpec", "spec.restore.from: names no snapshot; give backup, volume or s3.")
+            return SecretProblem("InvalidSpec", "spec.restore.from: names no snapshot; give backup, volume or s3.")
         return Snapshot(store, source.file)
     at, name = "spec.restore.from.backup", source.backup
     try:
         backup = EtcdBackup.parse(await kube.get(API.kind, resource.namespace, name))
     except NotFound:
         said = f"there is no EtcdBackup {name} in this namespace. Name one, or the volume or s3 that the file is in."
-        return Problem("BackupMissing", f"{at}: {said}")
+        return SecretProblem("BackupMissing", f"{at}: {said}")
     except InvalidSpec as wrong:
-        return Problem("BackupInvalid", f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
+        return SecretProblem("BackupInvalid", f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
     store = locations.store_of(backup.spec.destination)
     if backup.over and backup.phase == COMPLETE and store is not None and backup.reported.get("file"):
         return Snapshot(store, str(backup.reported["file"]))
     if backup.over:
-        return Problem("BackupFailed", f"{at}: EtcdBackup {name} failed: it has no snapshot. Name another.")
-    return Problem("BackupUnfinished", f"{at}: EtcdBackup {name} is not complete yet: it is waited for.")
+        return SecretProblem("BackupFailed", f"{at}: EtcdBackup {name} failed: it has no snapshot. Name another.")
+    return SecretProblem("BackupUnfinished", f"{at}: EtcdBackup {name} is not complete yet: it is waited for.")

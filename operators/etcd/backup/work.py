@@ -27,8 +27,8 @@ from operators.etcd.backup.store import (
     NotASnapshot,
     SnapshotCorrupt,
     SnapshotMissing,
+    SnapshotStore,
     SnapshotTooNew,
-    Store,
 )
 from operators.etcd.backup.volume import Volume, sync_directory
 from operators.etcd.client.server import Server
@@ -40,7 +40,7 @@ TELL_EVERY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SnapshotOrder:
     """What snapshot is wanted.
 
     Attributes:
@@ -64,7 +64,7 @@ class Order:
     keep: int = 0
 
 
-async def take(server: Server, store: Store, order: Order) -> Record:
+async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Record:
     """Take a snapshot of a member's database, and keep it with its record.
 
     Raises:
@@ -109,7 +109,7 @@ async def take(server: Server, store: Store, order: Order) -> Record:
     return record
 
 
-async def prune(store: Store, order: Order) -> list[str]:
+async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:
     """Keep the newest of the snapshots that the cluster's schedule asked for, and remove the others.
 
     A file is touched only if its record says that it is of this very cluster's schedule. The record goes last, so that
@@ -139,7 +139,7 @@ async def prune(store: Store, order: Order) -> list[str]:
     return removed
 
 
-def _is_named(record: Record, name: str, order: Order) -> bool:
+def _is_named(record: Record, name: str, order: SnapshotOrder) -> bool:
     """Whether a record is of the file beside which it lies: what was copied elsewhere is somebody else's."""
     return record.file + RECORD == name and due_of(order.cluster, record.backup) is not None
 
@@ -150,7 +150,7 @@ MARK = Path("member/restored.json")
 """In etcd's data directory, where etcd looks past it: what it was restored from. It appears together with the data."""
 
 
-async def fetch(store: Store, name: str, home: Path, newest: str) -> Record | None:
+async def fetch(store: SnapshotStore, name: str, home: Path, newest: str) -> Record | None:
     """Fetch a snapshot, verified, to where etcdutl finds it: `scratch/snapshot.db`.
 
     Args:
@@ -274,7 +274,7 @@ def _empty_scratch(home: Path) -> Path:
     return scratch
 
 
-async def _record(store: Store, name: str) -> Record | None:
+async def _record(store: SnapshotStore, name: str) -> Record | None:
     """A record; None if there is none, or it cannot be read."""
     try:
         return Record.from_json(await store.read(name, 0, BLOCK))
@@ -282,7 +282,7 @@ async def _record(store: Store, name: str) -> Record | None:
         return None
 
 
-async def _contents(store: Store, name: str) -> bolt.Contents:
+async def _contents(store: SnapshotStore, name: str) -> bolt.Contents:
     """What a snapshot holds, read back from where it is kept."""
     try:
         return await bolt.contents(partial(store.read, name))

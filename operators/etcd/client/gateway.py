@@ -29,13 +29,13 @@ from operators.etcd.client.server import (
     Connect,
     Denied,
     Endpoint,
+    EndpointStatus,
     HashKV,
     Member,
     Members,
     NoLeader,
     Progress,
     Refused,
-    Status,
     Unauthenticated,
     Unreachable,
     Unsupported,
@@ -92,7 +92,7 @@ class Gateway:
         self._wire = Wire(endpoint, access)
         self._version = ""
 
-    async def status(self) -> Status:
+    async def status(self) -> EndpointStatus:
         found = await self._ask("maintenance/status", responses.status)
         self._version = found.version
         return found

@@ -17,6 +17,7 @@ from typing import Any
 from operators.etcd.client.server import (
     Alarm,
     Denied,
+    EndpointStatus,
     EtcdError,
     HashKV,
     Member,
@@ -27,7 +28,6 @@ from operators.etcd.client.server import (
     NotInSync,
     Progress,
     Refused,
-    Status,
     Unauthenticated,
     Unhealthy,
     Unreachable,
@@ -114,10 +114,10 @@ def _said(body: bytes) -> str:
     return said if len(said) <= 300 else f"{said[:300]}…"
 
 
-def status(answer: Any) -> Status:
+def status(answer: Any) -> EndpointStatus:
     """Of /v3/maintenance/status."""
     header = answer["header"]
-    return Status(
+    return EndpointStatus(
         cluster_id=int(header["cluster_id"]),
         member_id=int(header["member_id"]),
         leader=_number(answer, "leader"),

@@ -147,7 +147,7 @@ _ALARM = re.compile(r"memberID:(\d+)\s+alarm:(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class EndpointStatus:
     """What a server says of itself, without asking others.
 
     Attributes:
@@ -209,7 +209,7 @@ class Progress:
 class Server(Protocol):
     """One member's server. Every method raises EtcdError; those about the cluster go through its leader."""
 
-    async def status(self) -> Status:
+    async def status(self) -> EndpointStatus:
         """Of this server alone; a learner answers it, too, and so does one without a quorum.
 
         Raises:

@@ -31,7 +31,7 @@ from operators.etcd.membership.layout import layout
 from operators.etcd.membership.quorum import addition_refusal, names, removal_refusal
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import CLIENTS, SERVES
-from operators.etcd.observe import Observed, Place, endpoints
+from operators.etcd.observe import Instance, Observed, endpoints
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.runtime.plan import PASS, Action, Delete, Patch, Step, announced
 from shared.status.verdict import Progress
@@ -52,10 +52,10 @@ CAUGHT_UP = 0.9
 
 def refuse_strangers(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A member that is of no place is not ours to remove, and nobody can tell whether it is healthy."""
-    if not seen.strangers:
+    if not seen.unknown_members:
         return PASS
-    them = names(seen, seen.strangers)
-    return Step.stall(
+    them = names(seen, seen.unknown_members)
+    return Step.blocked(
         "UnknownMember",
         f"etcd's list has {them}, which is of no pod of this cluster: somebody added it, or changed its address. "
         "Members are left as they are until it is removed (etcdctl member remove) or has its address back.",
@@ -84,11 +84,11 @@ def drop_leavings(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
         elif place.volume:
             waiting.append(place.name)
     if waiting:
-        return Step.underway("Removing", f"{', '.join(waiting)}: no member any more, on the way out.")
+        return Step.progressing("Removing", f"{', '.join(waiting)}: no member any more, on the way out.")
     return PASS
 
 
-def _vacate(place: Place) -> list[Action]:
+def _vacate(place: Instance) -> list[Action]:
     """Takes the disk away from a place that stays.
 
     First the volume, which then waits for the pod: the next pod cannot have it.
@@ -189,12 +189,12 @@ def promote_learner(resource: EtcdCluster, seen: Observed, now: datetime, *, pat
     return Step((), Progress.WAITING, "Joining", message, warning=bool(_hindrance(place)), requeue=SOON)
 
 
-def _caught_up(seen: Observed, place: Place) -> bool:
+def _caught_up(seen: Observed, place: Instance) -> bool:
     ahead = seen.leader.status if seen.leader else None
     return bool(ahead and place.status and place.status.raft_applied >= CAUGHT_UP * ahead.raft_index)
 
 
-def _standing(seen: Observed, place: Place) -> str:
+def _standing(seen: Observed, place: Instance) -> str:
     ahead = seen.leader.status if seen.leader else None
     if hindrance := _hindrance(place):
         return hindrance
@@ -205,11 +205,11 @@ def _standing(seen: Observed, place: Place) -> str:
     return "its server does not answer yet."
 
 
-def _hindrance(place: Place) -> str:
+def _hindrance(place: Instance) -> str:
     return f"It does not start: {place.pod.trouble}" if place.pod and place.pod.trouble else ""
 
 
-def _awaited_since(place: Place) -> datetime | None:
+def _awaited_since(place: Instance) -> datetime | None:
     """Since when a learner could have come: since its pod or its volume was made; None before it has any.
 
     Without a pod it could not, and would not come sooner if it was added anew.
@@ -244,7 +244,7 @@ def shrink_by_one(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
     return Step.wait("Scaling", f"{goal}: {place.name} is removed.", remove)
 
 
-def hand_over(resource: EtcdCluster, seen: Observed, leader: Place, reason: str, why: str) -> Step:
+def hand_over(resource: EtcdCluster, seen: Observed, leader: Instance, reason: str, why: str) -> Step:
     """The leadership moves to the lowest healthy voter that stays; only the leader itself can be asked."""
     others = [place for place in seen.healthy_voters if place is not leader]
     if not others:
@@ -279,7 +279,7 @@ def grow_by_one(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     return Step.wait(reason, f"{goal}: {name} is added, at first without a vote.", add)
 
 
-def _occupied(place: Place, replicas: int) -> str:
+def _occupied(place: Instance, replicas: int) -> str:
     """What of a former member is still at a place: a number joins with an empty disk, or not at all."""
     if place.vacated or (place.volume and _leaving(place.volume)):
         return "the volume of its former member is still there"

@@ -15,7 +15,7 @@ from operators.etcd.membership import bootstrap
 from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
 from operators.etcd.objects import resources
 from operators.etcd.objects.resources import CLUSTER_UID
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.steps import quorum_recovery
 from shared.runtime.plan import PASS, Step
 
@@ -79,7 +79,7 @@ def _replicas(seen: Observed) -> int:
     return int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 1
 
 
-def recorded_disk(seen: Observed, place: Place) -> str:
+def recorded_disk(seen: Observed, place: Instance) -> str:
     """UID of the disk to write down for a place: on it, and on no other, its member's data is.
 
     It is what a member was last seen healthy on; of a learner that has yet to start, what it will start on. So a disk
@@ -99,7 +99,7 @@ def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime
             continue
         whose = f"another cluster's (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not this cluster's"
         name = place.volume["metadata"]["name"]
-        return Step.stall(
+        return Step.blocked(
             "VolumeInTheWay",
             f"PersistentVolumeClaim {name} exists, and its data is {whose}. It was left alone; nothing was changed. "
             "Rename this resource; or, if nobody needs that data, delete the claim. To go on with the data of a "
@@ -122,7 +122,7 @@ def record_cluster(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
     if known != found and found == quorum_recovery.successor(resource):
         return Step.wait("Recording", f"The recovery made cluster {found:016x}: its id is written down.", requeue=0)
     if known and known != found:
-        return Step.stall(
+        return Step.blocked(
             "AnotherCluster",
             f"Members answer as cluster {found:016x}, and this is cluster {known:016x}. Nothing was changed. Somebody "
             "began a new cluster in its place: restore a backup, or bring the volumes of the former members back.",

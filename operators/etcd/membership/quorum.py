@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from operators.etcd.client.server import Member
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def removal_refusal(seen: Observed, member: Member) -> str:
     return f"afterwards {left}" if left.spare < 0 else ""
 
 
-def restart_refusal(seen: Observed, place: Place) -> str:
+def restart_refusal(seen: Observed, place: Instance) -> str:
     """Why a pod must not be restarted now; empty if it may.
 
     One in which etcd does not even run can only win. Any other goes only while every other voter is healthy, even one

@@ -13,7 +13,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import SUPPORTED, Version
 from operators.etcd.objects.command_line import SNAPSHOT_COUNT
 from operators.etcd.objects.resources import CONTAINER
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.kinds import Obj
 
 READS_NOTHING_BEFORE = {(3, 7): (3, 6)}
@@ -62,7 +62,7 @@ def unreadable(resource: EtcdCluster, seen: Observed) -> str:
     )
 
 
-def _left(place: Place, since: int, series: tuple[int, int]) -> int:
+def _left(place: Instance, since: int, series: tuple[int, int]) -> int:
     """Entries until a member has made a snapshot since then; not above 0 where it has, or runs another series."""
     said = place.status
     if said is None or place.member is None or Version.parse(said.version).series != series:

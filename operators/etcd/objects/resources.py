@@ -14,7 +14,7 @@ from shared.kubernetes.ownership import Owner
 from shared.steps import provisioning
 
 if TYPE_CHECKING:
-    from operators.etcd.observe import Place
+    from operators.etcd.observe import Instance
 
 COMPONENT = "member"
 CONTAINER = "etcd"
@@ -111,7 +111,7 @@ def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def endpoint(resource: EtcdCluster, place: Place) -> Endpoint:
+def endpoint(resource: EtcdCluster, place: Instance) -> Endpoint:
     """Where the operator asks the member at a place; its pod has an address."""
     address = place.pod.address if place.pod else ""
     return Endpoint(place.name, address, host(resource, place.name), CLIENT_PORT)

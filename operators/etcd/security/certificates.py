@@ -13,10 +13,10 @@ from operators.etcd.objects.resources import COMPONENT
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki import keyring
-from shared.pki.keyring import Leaf, in_domains
+from shared.pki.keyring import CertificateRequest, in_domains
 
 
-def leaves(resource: EtcdCluster) -> tuple[Leaf, ...]:
+def leaves(resource: EtcdCluster) -> tuple[CertificateRequest, ...]:
     """What members show each other, what they show clients (and etcd's gateway shows them), and what clients show.
 
     The last bears no name: with users, etcd's gateway takes none that does, lest somebody thinks that this is the user
@@ -32,9 +32,9 @@ def leaves(resource: EtcdCluster) -> tuple[Leaf, ...]:
         *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it
     )
     return (
-        Leaf(resources.peer_secret(resource), f"{name}-peer", members),
-        Leaf(resources.server_secret(resource), f"{name}-server", clients),
-        Leaf(resources.client_secret(resource), ""),
+        CertificateRequest(resources.peer_secret(resource), f"{name}-peer", members),
+        CertificateRequest(resources.server_secret(resource), f"{name}-server", clients),
+        CertificateRequest(resources.client_secret(resource), ""),
     )
 
 

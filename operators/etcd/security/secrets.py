@@ -23,11 +23,11 @@ from shared.kubernetes.secrets import (
 )
 from shared.pki import certs
 from shared.pki.certs import Pair
-from shared.pki.keyring import Authorities, Held, authority_key, ends, fingerprint
+from shared.pki.keyring import Authorities, IssuedCertificate, authority_key, ends, fingerprint
 from shared.pki.secret_checks import (
     INVALID,
-    Problem,
-    Wrong,
+    SecretProblem,
+    UnusableSecret,
     not_issued,
     password_of,
     texts,
@@ -53,7 +53,7 @@ class Secrets:
         found: the Secrets as they are, by name; None for one that does not exist.
     """
 
-    problem: Problem | None = None
+    problem: SecretProblem | None = None
     access: Access = field(default_factory=Access)
     previous_password: str = field(default="", repr=False)
     digest: str = ""
@@ -88,7 +88,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     try:
         _require_password(resource, found)
         _require_certificates(resource, found)
-    except Wrong as wrong:
+    except UnusableSecret as wrong:
         problem = wrong.problem
     previous = ""
     if resource.spec.auth is not None:
@@ -126,10 +126,10 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
         pair = Pair(certificate, key)
         wrong = wrong_with_pair(pair, authority if client else "", whenever=True)
         if wrong := wrong or wrong_with_hosts(pair, authority, hosts, whenever=True):
-            raise Wrong(INVALID, f"{at}: Secret {name}: {wrong}")
+            raise UnusableSecret(INVALID, f"{at}: Secret {name}: {wrong}")
         shown = name == resources.client_secret(resource) and client  # by the operator
         if shown and resource.spec.auth is not None and certs.read(certificate)[0].is_named:
-            raise Wrong(
+            raise UnusableSecret(
                 INVALID,
                 f"{at}: Secret {name}: {CERTIFICATE_KEY} bears a common name, and with users (spec.auth), etcd's "
                 "gateway takes no client certificate that does. Issue it without one, or set spec.tls.client.auth to "
@@ -144,7 +144,7 @@ def _access(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Access:
     if tls.mode != "none":
         secret = found[resources.client_secret(resource)]
         authority = content_of(secret).get(AUTHORITY_KEY, "")
-        held = Held.under(secret) if tls.client.auth == "required" else None
+        held = IssuedCertificate.under(secret) if tls.client.auth == "required" else None
     if auth is not None and (authority or tls.mode == "none"):  # a password never crosses the network for want of TLS
         user, password = USER, content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")
     return Access(authority, held.pair if held else None, user if password else "", password)

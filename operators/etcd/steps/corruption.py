@@ -29,7 +29,7 @@ from operators.etcd.client.commands import Disarm, Remove
 from operators.etcd.client.server import CORRUPT, HashKV, Member
 from operators.etcd.membership import quorum
 from operators.etcd.membership.changes import hand_over
-from operators.etcd.observe import Observed, Place, endpoints
+from operators.etcd.observe import Instance, Observed, endpoints
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.verdict import Progress
@@ -72,7 +72,7 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Observed, _now: datetime
     if silent:
         them = quorum.names(seen, silent)
         message = f"The alarm CORRUPT holds. All members that could be compared agree; {them} could not yet."
-        return Step((), Progress.UNDERWAY, UNCLEAR, message, warning=True, requeue=AGAIN)
+        return Step((), Progress.PROGRESSING, UNCLEAR, message, warning=True, requeue=AGAIN)
     calls = [
         Disarm(endpoints(resource, seen), seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == CORRUPT
     ]
@@ -109,12 +109,12 @@ def _unclear(seen: Observed) -> Step:
     found = f"Members may hold different data, and no majority of the {len(seen.voters)} voters agrees on one ({said})."
     if not _contradictory(seen):
         message = f"{found} They are compared once more of them answer."
-        return Step((), Progress.UNDERWAY, UNCLEAR, message, warning=True, requeue=AGAIN)
+        return Step((), Progress.PROGRESSING, UNCLEAR, message, warning=True, requeue=AGAIN)
     message = (
         f"{found} Nothing was changed. If members are down, bring them back, so that they can be compared; else look "
         "at each one's keys, and restore a snapshot of the right one into a new EtcdCluster."
     )
-    return Step((), Progress.STALLED, UNCLEAR, message, warning=True, requeue=AGAIN)
+    return Step((), Progress.BLOCKED, UNCLEAR, message, warning=True, requeue=AGAIN)
 
 
 def _contradictory(seen: Observed) -> bool:
@@ -153,7 +153,7 @@ def _differs(seen: Observed, member: Member, agreed: HashKV) -> bool:
     return said != agreed and (said.revision, said.compacted) == (agreed.revision, agreed.compacted)
 
 
-def _ended(place: Place) -> bool:
+def _ended(place: Instance) -> bool:
     """Whether the member there does not start, for its data differs from its peers'."""
     if place.member is None or place.pod_obj is None or place.ready:
         return False

@@ -51,7 +51,7 @@ def require_entry(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
             "beside the one that it is to have, or set it: etcdctl user passwd root."
         )
     message = f"etcd does not let the operator in: {seen.denied} {mend} Members run on as they are."
-    return Step((), Progress.STALLED, "Denied", message, warning=True, requeue=AGAIN)
+    return Step((), Progress.BLOCKED, "Denied", message, warning=True, requeue=AGAIN)
 
 
 def keep_auth(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -63,7 +63,7 @@ def keep_auth(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     password = content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "")
     if seen.auth_enabled is None or (auth.enabled and not password):
         message = "Whether members ask for users could not be found out yet."
-        return Step.underway("CheckingAuth", message, requeue=AGAIN)
+        return Step.progressing("CheckingAuth", message, requeue=AGAIN)
     if auth.enabled and not seen.auth_enabled:
         message = f"From now on everybody is asked for a user; {USER}'s password is in Secret {auth.root_secret_name}."
         return Step.wait("EnablingAuth", message, EnableAuth(asked, access, USER, password))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.objects import resources
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 
 TOKEN_LENGTH = 12
 
@@ -34,7 +34,7 @@ class Voter:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class QuorumLoss:
     """What is left where a quorum may be lost.
 
     Attributes:
@@ -48,7 +48,7 @@ class Loss:
     voters: tuple[Voter, ...]
     lost: tuple[Voter, ...]
     silent: tuple[Voter, ...]
-    survivor: Place | None
+    survivor: Instance | None
 
     @property
     def needed(self) -> int:
@@ -69,7 +69,7 @@ class Loss:
         return hashlib.sha256(said.encode()).hexdigest()[:TOKEN_LENGTH]
 
 
-def loss(resource: EtcdCluster, seen: Observed) -> Loss | None:
+def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
     """What is left, where no quorum answers; None where one does, and before there was a cluster."""
     if seen.members is not None or not resource.recorded_cluster_id:
         return None
@@ -82,7 +82,7 @@ def loss(resource: EtcdCluster, seen: Observed) -> Loss | None:
     speaking = [place for place in seen.places if place.name not in gone and _speaks(resource, seen, place.name)]
     # A learner has what it has, too: it may be all that is left.
     survivor = max(speaking, key=lambda place: (*progress(place), -place.number), default=None)
-    return Loss(resource.recorded_cluster_id, voters, lost, silent, survivor)
+    return QuorumLoss(resource.recorded_cluster_id, voters, lost, silent, survivor)
 
 
 def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
@@ -114,7 +114,7 @@ def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
     if place is None or place.ready or _speaks(resource, seen, voter.name):
         return False
     own = next((said.volume for said in resource.recorded_members if said.id == voter.id), "")
-    return place.barren or bool(own and place.disk and place.disk != own)
+    return place.empty_data_dir or bool(own and place.disk and place.disk != own)
 
 
 def _speaks(resource: EtcdCluster, seen: Observed, name: str) -> bool:
@@ -128,14 +128,14 @@ def _speaks(resource: EtcdCluster, seen: Observed, name: str) -> bool:
     return place.progress is not None and place.progress.member_id in known
 
 
-def progress(place: Place) -> tuple[int, int]:
+def progress(place: Instance) -> tuple[int, int]:
     """The entry of the log up to which a member has applied changes, and its newest revision."""
     if place.status is not None:
         return place.status.raft_applied, place.status.revision
     return (place.progress.applied, place.progress.revision) if place.progress else (0, 0)
 
 
-def _member_id(place: Place) -> int:
+def _member_id(place: Instance) -> int:
     if place.status is not None:
         return place.status.member_id
     return place.progress.member_id if place.progress else 0

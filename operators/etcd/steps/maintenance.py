@@ -19,7 +19,7 @@ from operators.etcd.client.commands import Compact, Defragment, Disarm
 from operators.etcd.client.server import NOSPACE
 from operators.etcd.membership import quorum
 from operators.etcd.objects.resources import CONTAINER, endpoint
-from operators.etcd.observe import Observed, Place, endpoints
+from operators.etcd.observe import Instance, Observed, endpoints
 from shared.api.schedule import last_due
 from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step, announced
@@ -91,7 +91,7 @@ def relieve_full_disk(resource: EtcdCluster, seen: Observed, _now: datetime) -> 
     return _make_room(resource, seen, crowded)
 
 
-def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Place]) -> Step:
+def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Instance]) -> Step:
     """Defragment the next member for which it helps; history is compacted by now.
 
     What members say to be in use is no less than what is, but may be more for long: pages that compaction freed count
@@ -121,7 +121,7 @@ def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Place]) -> S
     )
 
 
-def _helps(resource: EtcdCluster, place: Place, least: int, *, known: bool) -> bool:
+def _helps(resource: EtcdCluster, place: Instance, least: int, *, known: bool) -> bool:
     """Whether a member may have room once it is defragmented.
 
     Args:
@@ -133,7 +133,7 @@ def _helps(resource: EtcdCluster, place: Place, least: int, *, known: bool) -> b
     return not _is_compact(place) or _size(place) - least >= GAIN * _size(place)
 
 
-def _is_compact(place: Place) -> bool:
+def _is_compact(place: Instance) -> bool:
     """Whether a file holds nothing but what is in use, as after a defragmentation; tried with 3.4 to 3.7."""
     return _free(place) <= max(COMPACT_BYTES, COMPACT_PART * _size(place))
 
@@ -168,7 +168,7 @@ def last_defragmentation(resource: EtcdCluster, seen: Observed, now: datetime) -
     return _rfc3339(due) if due is not None and handled else recorded
 
 
-def quota(resource: EtcdCluster, place: Place) -> int:
+def quota(resource: EtcdCluster, place: Instance) -> int:
     """The quota in bytes that a member runs with: its pod's, which may be older than the spec's."""
     containers = ((place.pod_obj or {}).get("spec") or {}).get("containers") or ()
     for container in containers:
@@ -190,7 +190,7 @@ def _calm(seen: Observed) -> bool:
     return bool(seen.members) and not (seen.alarms or seen.learner or seen.down)
 
 
-def _fragmented(resource: EtcdCluster, seen: Observed) -> list[Place]:
+def _fragmented(resource: EtcdCluster, seen: Observed) -> list[Instance]:
     wanted = resource.spec.defragmentation
     if wanted is None:
         return []
@@ -201,35 +201,35 @@ def _fragmented(resource: EtcdCluster, seen: Observed) -> list[Place]:
     ]
 
 
-def _next(seen: Observed, places: list[Place]) -> Place:
+def _next(seen: Observed, places: list[Instance]) -> Instance:
     return min(places, key=lambda place: (place is seen.leader, place.number))
 
 
-def _measured(seen: Observed) -> list[Place]:
+def _measured(seen: Observed) -> list[Instance]:
     """Places of members, voters or not, that said how large their file is."""
     return [place for place in seen.places if place.member is not None and place.status is not None]
 
 
-def _size(place: Place) -> int:
+def _size(place: Instance) -> int:
     return place.status.db_size if place.status else 0
 
 
-def _in_use(place: Place) -> int:
+def _in_use(place: Instance) -> int:
     return place.status.db_in_use if place.status else 0
 
 
-def _free(place: Place) -> int:
+def _free(place: Instance) -> int:
     return _size(place) - _in_use(place)
 
 
-def _fullest(resource: EtcdCluster, places: list[Place]) -> str:
+def _fullest(resource: EtcdCluster, places: list[Instance]) -> str:
     place = max(places, key=_size)
     return f"{place.name} has used up its quota of {_mib(quota(resource, place))} with a file of {_mib(_size(place))}"
 
 
 def _say(reason: str, message: str) -> Step:
     """What keeps writes out, and is not mended here: the rest of the chain may mend it."""
-    return Step((), Progress.UNDERWAY, reason, message, warning=True, requeue=LATER)
+    return Step((), Progress.PROGRESSING, reason, message, warning=True, requeue=LATER)
 
 
 def _mib(size: int) -> str:

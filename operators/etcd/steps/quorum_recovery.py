@@ -24,7 +24,7 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
-from operators.etcd.steps.data_loss import Loss, Voter, loss, progress
+from operators.etcd.steps.data_loss import QuorumLoss, Voter, loss, progress
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
@@ -87,7 +87,7 @@ def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
         return 1 + (resources.number_of(resource, recorded["survivor"]) or 0)
     if not _stopped(seen):
         return None
-    if pod_name(resource) in seen.errands:
+    if pod_name(resource) in seen.job_pods:
         return 0  # it may hold the volume yet
     # The confirmation was taken back: all that were there start again.
     return 1 + max((resources.number_of(resource, member.name) or 0 for member in resource.recorded_members), default=0)
@@ -132,10 +132,10 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
     """
     if executing(resource, seen):
         return _execute(build, resource, seen, now)
-    recorded, pod = _recorded(resource), seen.errands.get(pod_name(resource))
+    recorded, pod = _recorded(resource), seen.job_pods.get(pod_name(resource))
     if recorded and _made(resource, seen):
         message = f"The new cluster is made of the data of {recorded['survivor']}, which starts as its only member."
-        return Step.underway(RECOVERING, message, requeue=SOON)
+        return Step.progressing(RECOVERING, message, requeue=SOON)
     if pod is not None:
         message = f"The pod {pod_name(resource)} is not needed any more: it goes."
         return Step.wait(RECOVERING, message, *_delete(pod), requeue=SOON)
@@ -147,7 +147,7 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
 
 def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Stop all, then make the new cluster of what the survivor has."""
-    recorded, pod = _recorded(resource), seen.errands.get(pod_name(resource))
+    recorded, pod = _recorded(resource), seen.job_pods.get(pod_name(resource))
     survivor, token = recorded["survivor"], recorded["token"]
     number = resources.number_of(resource, survivor)
     running = [place.name for place in seen.places if place.pod_obj is not None]
@@ -168,11 +168,11 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     return Step((), Progress.WAITING, RECOVERING, message, warning=bool(trouble), requeue=SOON)
 
 
-def _judge(resource: EtcdCluster, seen: Observed, found: Loss) -> Step:
+def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
     """What is said of a quorum that is lost for good, until a person allows what can be done."""
     what = f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: a quorum is lost for good."
     if found.survivor is None and not found.silent:
-        return Step.stall(
+        return Step.blocked(
             "DataLost",
             f"{what} No other member has any, so there is nothing to go on with. Nothing was changed. Delete this "
             "resource and create it anew, with spec.restore to begin with a backup, without it to begin empty.",
@@ -182,17 +182,17 @@ def _judge(resource: EtcdCluster, seen: Observed, found: Loss) -> Step:
             f"{what} {_silent(seen, found)}: whether one of them has more than the others cannot be told. Bring them "
             "back; or, if their data is gone, too, delete their volume claims, which says so. Nothing was changed."
         )
-        return Step((), Progress.UNDERWAY, QUORUM_LOST, message, warning=True, requeue=SOON)
+        return Step((), Progress.PROGRESSING, QUORUM_LOST, message, warning=True, requeue=SOON)
     assert found.survivor is not None
     if resource.spec.storage.medium == "Memory":
-        return Step.stall(
+        return Step.blocked(
             QUORUM_LOST,
             f"{what} {found.survivor.name} has its data in memory, and would lose it if it stopped: take an EtcdBackup "
             "of it now, and restore that into a new EtcdCluster.",
         )
     recorded, confirmed = _recorded(resource), resource.spec.recovery
     if confirmed is not None and confirmed.confirm != found.token:
-        return Step.stall(
+        return Step.blocked(
             "TokenRefused",
             f"{what} spec.recovery.confirm is {confirmed.confirm!r}, and what can be done now has the token "
             f"{found.token}: {_consequences(found)} Nothing was changed. If that is what you want, confirm that token.",
@@ -201,7 +201,7 @@ def _judge(resource: EtcdCluster, seen: Observed, found: Loss) -> Step:
         return Step.wait(QUORUM_LOST, f"{what} What is to be done is written down first.", requeue=0)
     return Step(
         (),
-        Progress.STALLED,
+        Progress.BLOCKED,
         QUORUM_LOST,
         f"{what} {_consequences(found)} To allow it, set spec.recovery.confirm to {found.token}. First make sure that "
         "no lost member still runs somewhere, such as on a node that is cut off. Nothing was changed.",
@@ -210,17 +210,17 @@ def _judge(resource: EtcdCluster, seen: Observed, found: Loss) -> Step:
     )
 
 
-def _await(seen: Observed, found: Loss) -> Step:
+def _await(seen: Observed, found: QuorumLoss) -> Step:
     """A quorum that is away, and may come back by itself: who is missing."""
     lost = f" {_names(found.lost)} lost their data." if found.lost else ""
     message = (
         f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_silent(seen, found)}.{lost} Nothing is "
         "lost for good: what is written is on the others' volumes."
     )
-    return Step((), Progress.UNDERWAY, NO_QUORUM, message, warning=True, requeue=SOON)
+    return Step((), Progress.PROGRESSING, NO_QUORUM, message, warning=True, requeue=SOON)
 
 
-def _consequences(found: Loss) -> str:
+def _consequences(found: QuorumLoss) -> str:
     assert found.survivor is not None
     applied, revision = progress(found.survivor)
     others = len(found.voters) - len(found.lost) - 1
@@ -246,7 +246,7 @@ def _stopped(seen: Observed) -> bool:
 
 def _made(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the new cluster is made: its pod has ended well, or somebody answers as that cluster."""
-    recorded, pod = _recorded(resource), seen.errands.get(pod_name(resource))
+    recorded, pod = _recorded(resource), seen.job_pods.get(pod_name(resource))
     if any(place.status and place.status.cluster_id == successor(resource) for place in seen.places):
         return True
     ended_well = pod is not None and (pod.get("status") or {}).get("phase") == "Succeeded"
@@ -285,7 +285,7 @@ def _names(voters: tuple[Voter, ...]) -> str:
     return ", ".join(voter.name for voter in voters)
 
 
-def _silent(seen: Observed, found: Loss) -> str:
+def _silent(seen: Observed, found: QuorumLoss) -> str:
     """Who is away, each with the reason."""
     said = []
     for voter in found.silent:

@@ -17,7 +17,7 @@ from operators.etcd.membership.quorum import names, removal_refusal, restart_ref
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.objects.resources import CONTAINER
-from operators.etcd.observe import Observed, Place, endpoints
+from operators.etcd.observe import Instance, Observed, endpoints
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Delete, Step
@@ -27,12 +27,12 @@ COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a healthy member again before its change is said to be held by it."""
 
 
-def outdated(seen: Observed, place: Place) -> bool:
+def outdated(seen: Observed, place: Instance) -> bool:
     """Whether a pod runs otherwise than the StatefulSet now says."""
     return is_outdated(place.pod_obj, seen.stateful_set, TEMPLATE)
 
 
-def starts_otherwise(seen: Observed, place: Place) -> bool:
+def starts_otherwise(seen: Observed, place: Instance) -> bool:
     """Whether a pod was made with another word on empty disks than the StatefulSet now has."""
     if seen.stateful_set is None or place.pod_obj is None:
         return False
@@ -55,7 +55,7 @@ def restart_awaited(_resource: EtcdCluster, seen: Observed, _now: datetime) -> S
     return Step.wait("Joining", f"{place.name} joins: its pod is made anew, to start as a member.", _restart(place))
 
 
-def _restart(place: Place) -> Delete:
+def _restart(place: Instance) -> Delete:
     assert place.pod_obj is not None
     return Delete(POD, place.pod_obj)
 
@@ -87,9 +87,9 @@ def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
 def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A version that the data would not survive is not rolled out; what runs goes on."""
     if why := refusal(resource, seen):
-        return Step.stall("UpgradeRefused", f"{why} Nothing was changed.")
+        return Step.blocked("UpgradeRefused", f"{why} Nothing was changed.")
     if why := unreadable(resource, seen):  # what else the change is about goes on meanwhile: it may be what mends it
-        return Step.underway("UpgradeHeld", why, warning=True, requeue=HELD)
+        return Step.progressing("UpgradeHeld", why, warning=True, requeue=HELD)
     return PASS
 
 
@@ -146,7 +146,7 @@ def _coming_back(seen: Observed, now: datetime) -> str:
     return ", ".join(place.name for place in down if place)
 
 
-def _late(seen: Observed, place: Place) -> str:
+def _late(seen: Observed, place: Instance) -> str:
     """Who is not yet ready for clients, though it takes part: another one must not go meanwhile."""
     for other in seen.healthy_voters:
         if other is not place and not other.ready:
@@ -154,7 +154,7 @@ def _late(seen: Observed, place: Place) -> str:
     return ""
 
 
-def _held(seen: Observed, goal: str, place: Place, why: str) -> Step:
+def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
     """Says who holds the others up, and in Kubernetes' own words what it lacks."""
     message = f"{goal}. {place.name} is not made anew yet: {why}."
     broken = [other for other in seen.places if other.pod and other.pod.trouble and not outdated(seen, other)]
@@ -166,7 +166,7 @@ def _held(seen: Observed, goal: str, place: Place, why: str) -> Step:
     return Step((), Progress.WAITING, "UpgradeHeld", message, warning=True, requeue=HELD)
 
 
-def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Place, goal: str) -> Step:
+def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Instance, goal: str) -> Step:
     """Where the data goes with the pod, the member leaves before, and joins again with the new one; then the next."""
     assert place.member is not None
     present = {other.number for other in seen.places if other.member}
@@ -183,7 +183,7 @@ def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Place, goal:
     return Step.wait("Updating", message, remove)
 
 
-def _stuck(place: Place) -> str:
+def _stuck(place: Instance) -> str:
     """What to do where a pod's deletion takes longer than the pod was given."""
     if place.pod_obj is None or place.runs:
         return ""

@@ -17,7 +17,7 @@ CLIENTS = 32
 PATIENCE = 5.0
 """Seconds for a client to say what it wants, and again for it to take the answer."""
 
-FAREWELL = 3.0
+SHUTDOWN_GRACE_SECONDS = 3.0
 """Seconds for answers under way at the end."""
 
 LONGEST_REQUEST = 16384
@@ -64,7 +64,7 @@ async def serving(host: str | None, port: int, pages: Pages) -> AsyncIterator[tu
     finally:
         server.close()
         if answering:
-            _, late = await asyncio.wait(answering, timeout=FAREWELL)
+            _, late = await asyncio.wait(answering, timeout=SHUTDOWN_GRACE_SECONDS)
             for task in late:
                 task.cancel()
 

@@ -47,7 +47,7 @@ class FilesUnusable(MemcachedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExporterOptions:
     """How an exporter runs.
 
     Attributes:
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return asyncio.run(_run(options))
 
 
-def parse_options(arguments: Sequence[str] | None = None) -> Options:
+def parse_options(arguments: Sequence[str] | None = None) -> ExporterOptions:
     """Read the flags.
 
     Raises:
@@ -112,7 +112,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     flag("--timeout", default=2.0, type=_seconds, metavar="SECONDS", help="for an answer of the server (default: 2)")
     flag("--log-level", default="info", choices=logs.LEVELS)
     flag("--log-format", default="json", choices=logs.FORMATS)
-    options = Options(**vars(parser.parse_args(arguments)))
+    options = ExporterOptions(**vars(parser.parse_args(arguments)))
     if options.address[0] is None:
         parser.error("--address needs a host, such as 127.0.0.1:11211")
     if bool(options.tls_cert) != bool(options.tls_key):
@@ -198,7 +198,7 @@ class Exporter:
             log.warning("memcached_up is 0: %s", error)
 
 
-async def connect(options: Options) -> Server:
+async def connect(options: ExporterOptions) -> Server:
     """Connect as the options say, with what their files hold at this moment.
 
     Raises:
@@ -222,7 +222,7 @@ async def connect(options: Options) -> Server:
     )
 
 
-def _trust(options: Options) -> ssl.SSLContext:
+def _trust(options: ExporterOptions) -> ssl.SSLContext:
     """A context of today's files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if options.tls_ca:
@@ -251,7 +251,7 @@ def _login(path: str) -> tuple[str, str]:
     return user, password
 
 
-async def _run(options: Options) -> int:
+async def _run(options: ExporterOptions) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

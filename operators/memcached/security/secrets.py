@@ -15,8 +15,8 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, digest, find, key_of
 from shared.pki import certs
-from shared.pki.keyring import Held
-from shared.pki.secret_checks import INVALID, Problem, Wrong, texts, wrong_with_pair
+from shared.pki.keyring import IssuedCertificate
+from shared.pki.secret_checks import INVALID, SecretProblem, UnusableSecret, texts, wrong_with_pair
 
 USERS, LINE = 8, 255
 """Lines of a users' file, and bytes of one, that memcached reads: https://github.com/memcached/memcached authfile.c."""
@@ -35,7 +35,7 @@ class Secrets:
         expires: when the servers' certificate ends, by its Secret's name; also where it has ended.
     """
 
-    problem: Problem | None = None
+    problem: SecretProblem | None = None
     users: str = field(default="", repr=False)
     pair: certs.Pair | None = field(default=None, repr=False)
     authority: str = field(default="", repr=False)
@@ -83,7 +83,7 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
             secret = found[auth.secret_name]
             (users,) = texts("spec.auth", auth.secret_name, secret, USERS_KEY)
             if wrong := _wrong_with_users(users):
-                raise Wrong(INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
+                raise UnusableSecret(INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
             started.append((key_of(secret), users.encode()))
         if tls is not None:
             secret = found[tls.secret_name]
@@ -91,10 +91,10 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
             certificate, key, *authorities = texts("spec.tls", tls.secret_name, secret, *keys)
             pair, authority = certs.Pair(certificate, key), "".join(authorities)
             if wrong := wrong_with_pair(pair, authority):
-                raise Wrong(INVALID, f"spec.tls: Secret {tls.secret_name}: {wrong}")
+                raise UnusableSecret(INVALID, f"spec.tls: Secret {tls.secret_name}: {wrong}")
             if authority:
                 started.append((key_of(secret), authority.encode()))
-    except Wrong as wrong_secret:
+    except UnusableSecret as wrong_secret:
         return Secrets(wrong_secret.problem, expires=expires)
     return Secrets(None, users, pair, authority, digest(started), expires)
 
@@ -102,7 +102,7 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
 def _ends(resource: Memcached, found: Mapping[str, Obj | None]) -> dict[str, datetime]:
     """When the certificate ends, by its Secret's name; nothing where there is none that can be read."""
     tls = resource.spec.tls
-    held = Held.under(found[tls.secret_name]) if tls is not None else None
+    held = IssuedCertificate.under(found[tls.secret_name]) if tls is not None else None
     return {tls.secret_name: held.certificate.ends} if tls is not None and held is not None else {}
 
 

@@ -18,7 +18,7 @@ from operators.redis.api.status import (
     forming_nodes,
     recorded_nodes,
 )
-from operators.redis.api.warnings import lost_by, unwise
+from operators.redis.api.warnings import data_loss_of, warnings_for
 from operators.redis.topology.slot_planner import CannotAssign, CannotMove, Move, assigned
 from shared.api.crd import Column, Resource, Scale
 from shared.api.image import Image
@@ -189,7 +189,7 @@ def review(new: Obj, old: Obj | None) -> Review:
     too_old = [rule.sentence(resource) for rule in TOO_OLD_RULES if not rule.holds(resource)]
     if errors := [*too_old, *validate(resource, before)]:
         return Review(errors=tuple(errors))
-    return Review(warnings=(*unwise(resource), *(lost_by(resource, before) if before is not None else ())))
+    return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
 
 
 def _wrong_affinity(resource: RedisCluster) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CLAIM_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 
 
-def unwise(resource: RedisCluster) -> list[str]:
+def warnings_for(resource: RedisCluster) -> list[str]:
     """A sentence for each."""
     return [
         *_of_replicas(resource),
@@ -25,7 +25,7 @@ def unwise(resource: RedisCluster) -> list[str]:
     ]
 
 
-def lost_by(resource: RedisCluster, before: RedisCluster) -> list[str]:
+def data_loss_of(resource: RedisCluster, before: RedisCluster) -> list[str]:
     """A sentence for each thing that a change gives up."""
     said, spec, was = [], resource.spec, before.spec
     if resource.engine.name == before.engine.name and resource.engine.version < before.engine.version:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from operators.redis.client.node_inspection import look
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Connect, Endpoint, RedisError, Server, Unreachable
 from shared.runtime.plan import Call
 
@@ -43,7 +43,7 @@ class NodeCall(RedisCall):
         async with known(connect, self.access, self.at, self.id) as (server, said):
             await self.tell(server, said)
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         """Do it, unless it is done.
 
         Args:
@@ -53,7 +53,7 @@ class NodeCall(RedisCall):
 
 
 async def each(
-    connect: Connect, access: Access, at: Sequence[Endpoint], do: Callable[[Server, Said], Awaitable[None]]
+    connect: Connect, access: Access, at: Sequence[Endpoint], do: Callable[[Server, NodeReport], Awaitable[None]]
 ) -> None:
     """Do something at several nodes; where one fails, at the others all the same.
 
@@ -77,7 +77,7 @@ async def each(
 @asynccontextmanager
 async def known(
     connect: Connect, access: Access, endpoint: Endpoint, node_id: str
-) -> AsyncIterator[tuple[Server, Said]]:
+) -> AsyncIterator[tuple[Server, NodeReport]]:
     """A node that is the one that is meant, and what it says.
 
     Args:

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from operators.redis import migration
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect, Endpoint, Refused, Server
 from operators.redis.migration.slot_closing import close_slots
 from operators.redis.topology.slot_planner import Move
@@ -28,7 +28,7 @@ class SetEpoch(NodeCall):
 
     epoch: int
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         if said.me.epoch == 0 and len(said.nodes) == 1:  # later, no server takes it
             await server.ask("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
 
@@ -56,7 +56,7 @@ class Meet(RedisCall):
         async with known(connect, self.access, self.at, self.id):
             pass
 
-        async def tell(server: Server, said: Said) -> None:
+        async def tell(server: Server, said: NodeReport) -> None:
             found, where = said.node(self.id), (self.at.address, self.at.port)
             if found is None or (found.address, found.port) != where or not found.linked:
                 await server.ask("CLUSTER", "MEET", *where)
@@ -78,7 +78,7 @@ class AddSlots(NodeCall):
     slots: Slots
     outbid: bool = False
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         owned = {node.id: node.slots & self.slots for node in said.nodes if not node.is_me}
         if taken := next((node_id for node_id, slots in owned.items() if slots), None):
             raise Refused(f"{self.at.name} says that {taken} owns slots {owned[taken]}: {self} must be judged anew.")
@@ -103,7 +103,7 @@ class Replicate(NodeCall):
 
     master: str
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         if said.me.master == self.master:
             return
         if said.me.slots:
@@ -129,7 +129,7 @@ class FailOver(NodeCall):
 
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         if said.me.is_master:
             return
         if not self.mode and not said.link_up:
@@ -153,7 +153,7 @@ class Forget(RedisCall):
     at: tuple[Endpoint, ...]
 
     async def carry_out(self, connect: Connect, /) -> None:
-        async def tell(server: Server, said: Said) -> None:
+        async def tell(server: Server, said: NodeReport) -> None:
             if said.node(self.id) is not None:
                 await server.ask("CLUSTER", "FORGET", self.id)
 
@@ -221,7 +221,7 @@ class Configure(NodeCall):
 
     settings: Mapping[str, str] = field(repr=False)
 
-    async def tell(self, server: Server, _: Said, /) -> None:
+    async def tell(self, server: Server, _: NodeReport, /) -> None:
         for name, value in self.settings.items():
             if (await server.ask("CONFIG", "GET", name))[1:] != [value]:
                 await server.ask("CONFIG", "SET", name, value)
@@ -240,7 +240,7 @@ class SetPasswords(NodeCall):
 
     digests: tuple[str, ...] = field(repr=False)
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         if said.takes == self.digests:
             return
         wanted = [f"#{digest}" for digest in self.digests] or ["nopass"]
@@ -254,7 +254,7 @@ class SetPasswords(NodeCall):
 class ResetSoft(NodeCall):
     """Let a node that holds nothing leave its cluster."""
 
-    async def tell(self, server: Server, said: Said, /) -> None:
+    async def tell(self, server: Server, said: NodeReport, /) -> None:
         if len(said.nodes) == 1 and said.me.is_master:
             return
         if said.me.slots or said.keys:

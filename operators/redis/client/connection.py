@@ -62,7 +62,7 @@ class _Wrong(Exception):
     """An error, as the server wrote it."""
 
 
-class Line:
+class ServerConnection:
     """A connection to one node; see `Server`. Made with the first question, and anew after one without an answer."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
@@ -210,7 +210,7 @@ class _Wire(Connection):
 
 def connect(endpoint: Endpoint, access: Access) -> Server:
     """A connection to a node; nothing is sent before the first command."""
-    return Line(endpoint, access)
+    return ServerConnection(endpoint, access)
 
 
 _: Connect = connect

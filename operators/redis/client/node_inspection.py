@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.redis.client import responses
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Refused, Server, Unreachable
 
 COMMANDS = (
@@ -15,7 +15,7 @@ COMMANDS = (
 )
 
 
-async def look(server: Server) -> Said:
+async def look(server: Server) -> NodeReport:
     """What a node says.
 
     Raises:
@@ -27,6 +27,6 @@ async def look(server: Server) -> Said:
         if isinstance(answer, Refused):
             raise answer
     try:
-        return responses.said(*found)
+        return responses.report_of(*found)
     except responses.ODD as error:
         raise Unreachable(f"What answers is no node of a cluster of Redis or Valkey: {error!r}.") from None

@@ -132,7 +132,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class NodeReport:
     """What one node says at one moment; see `Node` and `Facts`.
 
     Attributes:
@@ -172,11 +172,11 @@ class Said:
         return next((node for node in self.nodes if node.id == node_id), None)
 
 
-def said(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> Said:
+def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
     """Of the answers to INFO, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default."""
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
-    return Said(
+    return NodeReport(
         me.id,
         facts.engine,
         facts.version,

@@ -22,10 +22,10 @@ from contextlib import AsyncExitStack
 from operators.redis.client.server import Access, Connect, Endpoint, RedisError, Refused, SlotStuck
 from operators.redis.migration import big_keys, functions, key_by_key, server_side
 from operators.redis.migration.participants import End, Ends
-from operators.redis.migration.redis import Destination
-from operators.redis.migration.server_side import Way
-from operators.redis.migration.throttle import KEYS, Pulse, Throttle
-from operators.redis.migration.valkey import Source
+from operators.redis.migration.redis import RedisImport
+from operators.redis.migration.server_side import MigrationPath
+from operators.redis.migration.throttle import KEYS, LatencyProbe, Throttle
+from operators.redis.migration.valkey import ValkeyMigrateSlots
 from operators.redis.topology.slot_planner import Move
 
 __all__ = ["BUDGET", "KEYS", "move"]
@@ -64,13 +64,13 @@ async def move(
         ids = [node_id for each in moves for node_id in (each.source, each.target)]
         ends = await stack.enter_async_context(Ends.opened(connect, access, endpoints, ids))
         ways = [
-            Way(ends.of[each.source], ends.of[each.target], each.slots)
+            MigrationPath(ends.of[each.source], ends.of[each.target], each.slots)
             for each in moves
             if each.source in ends.of and each.target in ends.of
         ]
         masters = dict(ends.of)
-        by_keys: list[Way] = []
-        by_jobs: list[Way] = []
+        by_keys: list[MigrationPath] = []
+        by_jobs: list[MigrationPath] = []
         for way in ways:
             (by_keys if _kind(way) == "keys" else by_jobs).append(way)
         if any(way.source.said.memory > big_keys.BIG for way in by_keys):
@@ -88,18 +88,18 @@ async def move(
         raise min(failures, key=_weight)
 
 
-async def _by_keys(ways: Sequence[Way], masters: Mapping[str, End], until: float, keys: int) -> None:
+async def _by_keys(ways: Sequence[MigrationPath], masters: Mapping[str, End], until: float, keys: int) -> None:
     """What one source gives away, key by key."""
     source = ways[0].source
     patience = await _node_timeout(source) / 2
     throttle = Throttle(keys)
     failures: list[RedisError] = []
-    async with Pulse.of(source.pulse) as pulse:
+    async with LatencyProbe.of(source.pulse) as pulse:
         for way in ways:
             others = [end for node_id, end in masters.items() if node_id not in (source.id, way.target.id)]
             try:
                 await functions.give(source, way.target)
-                path = key_by_key.Path(source, way.target, others, throttle, pulse, until, patience)
+                path = key_by_key.KeyByKeyPath(source, way.target, others, throttle, pulse, until, patience)
                 await path.move(way.slots)
             except RedisError as error:
                 failures.append(error)
@@ -107,7 +107,7 @@ async def _by_keys(ways: Sequence[Way], masters: Mapping[str, End], until: float
         raise min(failures, key=_weight)
 
 
-async def _by_jobs(ways: Sequence[Way], until: float) -> None:
+async def _by_jobs(ways: Sequence[MigrationPath], until: float) -> None:
     """What servers move by themselves: disjoint pairs at once, and nobody in two.
 
     A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
@@ -121,18 +121,18 @@ async def _by_jobs(ways: Sequence[Way], until: float) -> None:
             return  # what still runs goes on
 
 
-async def _by_job(way: Way, ways: Sequence[Way], until: float) -> None:
+async def _by_job(way: MigrationPath, ways: Sequence[MigrationPath], until: float) -> None:
     await functions.give(way.source, way.target)
-    mover = Source(way.source) if _kind(way) == "export" else Destination(way.target)
+    mover = ValkeyMigrateSlots(way.source) if _kind(way) == "export" else RedisImport(way.target)
     await server_side.move(mover, way, ways, until)
 
 
-def _rounds(ways: Sequence[Way]) -> Iterator[list[Way]]:
+def _rounds(ways: Sequence[MigrationPath]) -> Iterator[list[MigrationPath]]:
     """The ways in as many turns as it takes, in each of which no end has two."""
     while ways:
         busy: set[str] = set()
-        now: list[Way] = []
-        later: list[Way] = []
+        now: list[MigrationPath] = []
+        later: list[MigrationPath] = []
         for way in ways:
             ends = {way.source.id, way.target.id}
             if busy & ends:
@@ -153,7 +153,7 @@ async def _node_timeout(end: End) -> float:
     return int(found[1]) / 1000 if found else _NODE_TIMEOUT
 
 
-def _kind(way: Way) -> str:
+def _kind(way: MigrationPath) -> str:
     """How slots go this way: as servers do it by themselves, if both can and none of these was begun otherwise."""
     begun = {*way.source.said.me.migrating, *way.source.said.me.importing}
     begun |= {*way.target.said.me.migrating, *way.target.said.me.importing}
@@ -161,9 +161,9 @@ def _kind(way: Way) -> str:
     return "keys" if begun or len(kinds) > 1 else kinds.pop()
 
 
-def _by_source(ways: Iterable[Way]) -> Iterable[list[Way]]:
+def _by_source(ways: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
     """The ways of a source together."""
-    found: dict[str, list[Way]] = {}
+    found: dict[str, list[MigrationPath]] = {}
     for way in ways:
         found.setdefault(way.source.id, []).append(way)
     return found.values()

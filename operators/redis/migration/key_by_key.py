@@ -36,7 +36,7 @@ from operators.redis.migration import big_keys
 from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
 from operators.redis.migration.slot_closing import close
-from operators.redis.migration.throttle import Pulse, Throttle
+from operators.redis.migration.throttle import LatencyProbe, Throttle
 from operators.redis.topology.slots import Slots
 
 BATCH = 32
@@ -52,7 +52,7 @@ _SETSLOT = ("CLUSTER", "SETSLOT")
 
 
 @dataclass
-class Path:
+class KeyByKeyPath:
     """Slots on their way between two nodes.
 
     Attributes:
@@ -68,7 +68,7 @@ class Path:
     target: End
     others: Sequence[End]
     throttle: Throttle
-    pulse: Pulse
+    pulse: LatencyProbe
     until: float
     patience: float
     stuck: dict[int, Refused] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from operators.redis.api.engine_versions import Engine, Features, features
 from operators.redis.client.node_inspection import look
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Connect, Endpoint, RedisError, Refused, Server, Unreachable
 
 
@@ -21,7 +21,7 @@ class End:
         pulse: a second connection, on which it is asked how quickly it answers others.
     """
 
-    said: Said
+    said: NodeReport
     endpoint: Endpoint
     server: Server
     pulse: Server

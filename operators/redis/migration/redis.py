@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from operators.redis.client.responses import mapping
 from operators.redis.migration.participants import End
-from operators.redis.migration.server_side import Job, Way
+from operators.redis.migration.server_side import Job, MigrationPath
 from operators.redis.topology.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class RedisImport:
     """A node that is given slots."""
 
     end: End
@@ -39,7 +39,7 @@ class Destination:
             if each["operation"] == "import"
         ]
 
-    async def begin(self, way: Way) -> None:
+    async def begin(self, way: MigrationPath) -> None:
         ranges = [bound for run in way.slots.ranges for bound in (run[0], run[-1])]
         await self.end.server.ask("CLUSTER", "MIGRATION", "IMPORT", *ranges)
 

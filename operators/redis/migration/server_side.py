@@ -56,7 +56,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class MigrationPath:
     """Slots that are to go from one node to another."""
 
     source: End
@@ -70,14 +70,14 @@ class Mover(Protocol):
     async def jobs(self) -> Sequence[Job]:
         """What it has to do and has done, the newest first."""
 
-    async def begin(self, way: Way) -> None:
+    async def begin(self, way: MigrationPath) -> None:
         """Begin one."""
 
     async def cancel(self, job: Job, /) -> None:
         """End one; harmless where it has ended."""
 
 
-async def move(mover: Mover, way: Way, ways: Sequence[Way], until: float) -> None:
+async def move(mover: Mover, way: MigrationPath, ways: Sequence[MigrationPath], until: float) -> None:
     """Move slots one way, until time is up; a job that runs then goes on by itself.
 
     Args:
@@ -115,20 +115,20 @@ async def move(mover: Mover, way: Way, ways: Sequence[Way], until: float) -> Non
         await asyncio.sleep(LOOK)
 
 
-async def _next(way: Way) -> Way | None:
+async def _next(way: MigrationPath) -> MigrationPath | None:
     """What is to be moved next, of slots that their source still owns; None if nothing is."""
     said = await look(way.source.server)
     if not (left := way.slots & said.me.slots):
         return None
     a_slot = max(1, said.memory // len(said.me.slots))
-    return Way(way.source, way.target, left.first(max(1, SHARE // a_slot)))
+    return MigrationPath(way.source, way.target, left.first(max(1, SHARE // a_slot)))
 
 
-def _belongs(job: Job, way: Way) -> bool:
+def _belongs(job: Job, way: MigrationPath) -> bool:
     return (job.source, job.target) == (way.source.id, way.target.id) and not job.slots - way.slots
 
 
-def _stuck(job: Job, ways: Sequence[Way]) -> SlotStuck:
+def _stuck(job: Job, ways: Sequence[MigrationPath]) -> SlotStuck:
     names = {end.id: end.name for way in ways for end in (way.source, way.target)}
     return SlotStuck(
         f"Slots {job.slots} do not go from {names.get(job.source, job.source)} to {names.get(job.target, job.target)} "

@@ -69,7 +69,7 @@ class Throttle:
         self.slots = 1
 
 
-class Pulse:
+class LatencyProbe:
     """How long a node lets others wait, by asking it all the time on a connection of its own."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Pulse:
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, server: Server) -> AsyncIterator[Pulse]:
+    async def of(cls, server: Server) -> AsyncIterator[LatencyProbe]:
         """A node's, until the context is left."""
         pulse = cls()
         beats = asyncio.create_task(pulse._beat(server))

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Refused
 from operators.redis.migration.participants import End
-from operators.redis.migration.server_side import Job, Way
+from operators.redis.migration.server_side import Job, MigrationPath
 from operators.redis.topology.slots import Slots
 
 _ENDED = frozenset({"success", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValkeyMigrateSlots:
     """A node that gives slots away."""
 
     end: End
@@ -40,7 +40,7 @@ class Source:
             if each["operation"] == "EXPORT"
         ]
 
-    async def begin(self, way: Way) -> None:
+    async def begin(self, way: MigrationPath) -> None:
         ranges = [bound for run in way.slots.ranges for bound in (run[0], run[-1])]
         await self.end.server.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", way.target.id)
 

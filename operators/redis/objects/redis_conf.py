@@ -20,7 +20,7 @@ from operators.redis.client.server import PORT
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 
 CONFIG_KEY = "redis.conf"
 """Key of the ConfigMap of ours, and of one of the user's."""
@@ -115,7 +115,7 @@ def withdrawn(resource: RedisCluster, template: str, before: Obj | None) -> int:
     return times + bool(had - _given(resource, template).keys())
 
 
-def problem(resource: RedisCluster, template: str) -> Problem | None:
+def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
     """What is wrong with the user's redis.conf; None if it serves. Never what stands in it."""
     at = f"spec.pod[0].configmap: ConfigMap {resource.config_template}"
     for number, line in enumerate(template.split("\n"), 1):
@@ -123,13 +123,13 @@ def problem(resource: RedisCluster, template: str) -> Problem | None:
         if not words or words[0].startswith("#"):
             continue
         if words[0].lower() in _PASSWORDS and resource.spec.auth is None:
-            return Problem(
+            return SecretProblem(
                 "ConfigMapInvalid",
                 f"{at}: line {number} is {words[0].lower()}: who may enter is no matter of a ConfigMap, which many may "
                 "read. Put the password into a Secret, give spec.auth.secretName, and remove the line.",
             )
         if _arguments(line) is None:
-            return Problem("ConfigMapInvalid", f"{at}: line {number} has quotes that do not match. Mend it.")
+            return SecretProblem("ConfigMapInvalid", f"{at}: line {number} has quotes that do not match. Mend it.")
     return None
 
 

@@ -14,7 +14,7 @@ from shared.kubernetes.objects import claim_template, headless, service_port
 from shared.kubernetes.ownership import Owner
 
 if TYPE_CHECKING:
-    from operators.redis.observe import Place
+    from operators.redis.observe import Instance
 
 COMPONENT = "node"
 CONTAINER, EXPORTER = "redis", "exporter"
@@ -89,7 +89,7 @@ def domain_name(resource: RedisCluster, node: str) -> str:
     return f"{host(resource, node)}.cluster.local"
 
 
-def endpoint(resource: RedisCluster, place: Place) -> Endpoint:
+def endpoint(resource: RedisCluster, place: Instance) -> Endpoint:
     """Where the operator asks the node at a place; its pod has an address."""
     return Endpoint(place.name, place.pod.address if place.pod else "", host(resource, place.name), id=place.id)
 

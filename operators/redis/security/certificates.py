@@ -32,10 +32,10 @@ from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from shared.pki import certs, keyring
 from shared.pki.certs import Certificate, Pair
-from shared.pki.keyring import Held, Leaf, authorities_in, in_domains, joined
+from shared.pki.keyring import CertificateRequest, IssuedCertificate, authorities_in, in_domains, joined
 
 
-def leaves(resource: RedisCluster) -> tuple[Leaf, ...]:
+def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
     """What nodes show clients and each other, and what clients show."""
     name, namespace, service = resource.name, resource.namespace, resources.client_service_name(resource)
     nodes = (
@@ -46,8 +46,8 @@ def leaves(resource: RedisCluster) -> tuple[Leaf, ...]:
         *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it, and the exporter
     )
     return (
-        Leaf(resources.server_secret(resource), f"{name}-server", nodes),
-        Leaf(resources.client_secret(resource), f"{name}-client"),
+        CertificateRequest(resources.server_secret(resource), f"{name}-server", nodes),
+        CertificateRequest(resources.client_secret(resource), f"{name}-client"),
     )
 
 
@@ -59,7 +59,7 @@ def ordered(resource: RedisCluster, own: Owner) -> tuple[Obj, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mounted:
+class MountedCertificates:
     """What nodes mount.
 
     Attributes:
@@ -71,9 +71,9 @@ class Mounted:
     trusted: tuple[Certificate, ...]
 
     @classmethod
-    def of(cls, secret: Obj | None) -> Mounted | None:
+    def of(cls, secret: Obj | None) -> MountedCertificates | None:
         """As a Secret has it; None if nobody can serve with that."""
-        held, trusted = Held.under(secret), authorities_in(secret)
+        held, trusted = IssuedCertificate.under(secret), authorities_in(secret)
         return cls(held.pair, trusted) if held and trusted else None
 
     @property
@@ -102,14 +102,14 @@ class Mounted:
 
 
 def following(
-    held: Mounted | None, original: Mounted | None, *, heard: bool, now: datetime
-) -> tuple[str, Mounted | None]:
+    held: MountedCertificates | None, original: MountedCertificates | None, *, reachable: bool, now: datetime
+) -> tuple[str, MountedCertificates | None]:
     """Why, and what, nodes are to mount next.
 
     Args:
         held: what they mount; None if nothing that can be used.
         original: what they are to come to; None if nothing that can be used: then all stays.
-        heard: whether every node that runs has taken up what it mounts, and those to come will.
+        reachable: whether every node that runs has taken up what it mounts, and those to come will.
 
     Returns:
         None if it is to stay for now.
@@ -122,8 +122,8 @@ def following(
     is_over = held.certificate.ends <= now  # nobody takes it any more: there is nothing to wait for
     if any(each not in held.trusted for each in original.trusted) and not is_over:
         return "another authority is trusted first", replace(held, trusted=both)
-    if not heard and not is_over:
+    if not reachable and not is_over:
         return "", None
     if held.pair != original.pair:
-        return "there is another", Mounted(original.pair, both)
+        return "there is another", MountedCertificates(original.pair, both)
     return "whom to trust is told", original

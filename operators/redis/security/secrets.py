@@ -10,7 +10,7 @@ from functools import lru_cache
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
 from operators.redis.objects import resources
-from operators.redis.security.certificates import Mounted
+from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
@@ -28,8 +28,8 @@ from shared.pki.certs import Pair
 from shared.pki.keyring import ends, joined
 from shared.pki.secret_checks import (
     INVALID,
-    Problem,
-    Wrong,
+    SecretProblem,
+    UnusableSecret,
     not_issued,
     password_of,
     texts,
@@ -55,14 +55,14 @@ class Secrets:
         found: the Secrets as they are, by name; None for one that does not exist.
     """
 
-    problem: Problem | None = None
+    problem: SecretProblem | None = None
     access: Access = field(default_factory=Access)
     passwords: Passwords | None = None
     wanted: str | None = field(default=None, repr=False)
     named: str = field(default="", repr=False)
     users_mark: str = ""
-    original: Mounted | None = None
-    mounted: Mounted | None = None
+    original: MountedCertificates | None = None
+    mounted: MountedCertificates | None = None
     expires: Mapping[str, datetime] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
 
@@ -95,7 +95,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     try:
         wanted = _password(resource, found)
         original = _original(resource, found)
-    except Wrong as wrong:
+    except UnusableSecret as wrong:
         problem = wrong.problem
     if resource.spec.auth is not None:
         named = content_of(found[resource.spec.auth.secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
@@ -104,7 +104,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     mark = digest([(key_of(users), passwords.text.encode())])[:16] if passwords else ""
     mounted = None
     if resource.spec.tls.mode != "none":
-        mounted = Mounted.of(found[resources.tls_secret(resource)])
+        mounted = MountedCertificates.of(found[resources.tls_secret(resource)])
     access = _access(passwords, (wanted or "", named), mounted, original)
     expires = _ends(resource, found)
     return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
@@ -116,7 +116,7 @@ def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:
     return password_of("spec.auth", auth.secret_name, found[auth.secret_name]) if auth else ""
 
 
-def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounted | None:
+def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> MountedCertificates | None:
     """The certificate that nodes are to show, which everybody whom it concerns takes."""
     mode = resource.spec.tls.mode
     if mode == "none":
@@ -124,15 +124,15 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
     name = resources.server_secret(resource)
     secret = found[name]
     if mode == "self":
-        return Mounted.of(secret)
+        return MountedCertificates.of(secret)
     if secret is None and mode == "certManager":
         raise not_issued(name)
     certificate, key, authority = texts("spec.tls", name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
     node = resources.host(resource, resources.node_name(resource, 0))
     service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
     if wrong := _wrong(Pair(certificate, key), authority, (node, service)):
-        raise Wrong(INVALID, f"spec.tls: Secret {name}: {wrong}")
-    return Mounted.of(secret)
+        raise UnusableSecret(INVALID, f"spec.tls: Secret {name}: {wrong}")
+    return MountedCertificates.of(secret)
 
 
 @lru_cache(maxsize=1024)  # a handshake takes a millisecond, and the same few are looked at again and again
@@ -142,7 +142,10 @@ def _wrong(pair: Pair, authority: str, hosts: tuple[str, ...]) -> str:
 
 
 def _access(
-    passwords: Passwords | None, others: tuple[str, ...], mounted: Mounted | None, original: Mounted | None
+    passwords: Passwords | None,
+    others: tuple[str, ...],
+    mounted: MountedCertificates | None,
+    original: MountedCertificates | None,
 ) -> Access:
     """What lets the operator in: with the nodes' own certificate, which all of them take at any time."""
     known = [] if passwords is None else list(passwords.good)

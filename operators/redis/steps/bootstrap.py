@@ -18,9 +18,9 @@ from datetime import datetime
 
 from operators.redis.api.resource import FormingNode, RecordedNode, RedisCluster
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.objects import resources
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.topology.placement import choose_masters
 from operators.redis.topology.slot_planner import shares
 from operators.redis.topology.slots import Slots
@@ -43,7 +43,7 @@ def form(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         troubled = any(place.pod and place.pod.trouble for place in _expected(resource, seen))
         return Step((), Progress.WAITING, CREATING, awaited, warning=troubled, requeue=SOON)
     if occupied := _occupied(resource, seen):
-        return Step.stall(
+        return Step.blocked(
             "NotEmpty",
             f"A cluster begins with empty nodes, and {occupied}. Nothing was changed. If nobody needs what is there, "
             "delete this resource and its volume claims, and create it anew.",
@@ -68,7 +68,7 @@ def formed(resource: RedisCluster, seen: Observed) -> bool:
     if resource.formed:
         return True
     view = seen.view
-    return not view.uncovered and not view.settled and seen.heard.keys() >= set(view.owners.values())
+    return not view.uncovered and not view.settled and seen.reachable.keys() >= set(view.owners.values())
 
 
 def planned(resource: RedisCluster, seen: Observed) -> tuple[FormingNode, ...]:
@@ -93,7 +93,7 @@ def planned(resource: RedisCluster, seen: Observed) -> tuple[FormingNode, ...]:
     return tuple(plan)
 
 
-def _renewed(before: Sequence[FormingNode], places: Mapping[str, Place]) -> tuple[FormingNode, ...]:
+def _renewed(before: Sequence[FormingNode], places: Mapping[str, Instance]) -> tuple[FormingNode, ...]:
     """The same for the nodes that are there now; who is new outbids what may be gossiped of who was before."""
     highest, plan = max(node.epoch for node in before), []
     for node in before:
@@ -104,7 +104,7 @@ def _renewed(before: Sequence[FormingNode], places: Mapping[str, Place]) -> tupl
     return tuple(plan)
 
 
-def _expected(resource: RedisCluster, seen: Observed) -> list[Place]:
+def _expected(resource: RedisCluster, seen: Observed) -> list[Instance]:
     """The places of a cluster that begins."""
     return [place for place in seen.places if place.number < resource.spec.replicas]
 
@@ -119,7 +119,7 @@ def _awaited(resource: RedisCluster, seen: Observed) -> str:
     return " ".join([f"{there} of {resource.spec.replicas} nodes are there.", *map(why_away, missing)])
 
 
-def why_away(place: Place) -> str:
+def why_away(place: Instance) -> str:
     """A sentence that says why nobody answers at a place."""
     if place.pod is None:
         return f"{place.name} has no pod."
@@ -137,7 +137,7 @@ def _occupied(resource: RedisCluster, seen: Observed) -> str:
     expected = [place for place in _expected(resource, seen) if place.said]
     given = {node.node_id: Slots.parse(node.slots) for node in resource.forming}
     known = {*given, *(place.id for place in expected), *(former.node_id for former in resource.recorded_nodes)}
-    renewed = any(node.node_id not in seen.heard for node in resource.forming)
+    renewed = any(node.node_id not in seen.reachable for node in resource.forming)
     for place in expected:
         said = place.said
         assert said is not None
@@ -156,7 +156,7 @@ def _gone(resource: RedisCluster, seen: Observed) -> list[RecordedNode]:
     return [
         place.recorded
         for place in _expected(resource, seen)
-        if place.recorded and place.recorded.node_id in told - seen.heard.keys()
+        if place.recorded and place.recorded.node_id in told - seen.reachable.keys()
     ]
 
 
@@ -172,7 +172,7 @@ def _begin(resource: RedisCluster, seen: Observed, plan: Sequence[FormingNode]) 
     """The next commands; what is so already is not asked for again."""
     access = seen.secrets.access
     said = {place.id: place.said for place in _expected(resource, seen) if place.said}
-    at = {node_id: resources.endpoint(resource, seen.heard[node_id]) for node_id in said}
+    at = {node_id: resources.endpoint(resource, seen.reachable[node_id]) for node_id in said}
     alone = [node for node in plan if said[node.node_id].me.epoch == 0 and len(said[node.node_id].nodes) == 1]
     if alone:
         calls = [SetEpoch(access, at[node.node_id], node.node_id, node.epoch) for node in alone]
@@ -195,6 +195,6 @@ def _begin(resource: RedisCluster, seen: Observed, plan: Sequence[FormingNode]) 
     return Step.wait(CREATING, f"Nodes learn who owns which slots. {seen.view.settled}".strip(), requeue=SOON)
 
 
-def _acquainted(said: Mapping[str, Said], one: str, other: str) -> bool:
+def _acquainted(said: Mapping[str, NodeReport], one: str, other: str) -> bool:
     """Whether two nodes know each other, in both directions."""
     return said[one].node(other) is not None and said[other].node(one) is not None

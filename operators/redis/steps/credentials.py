@@ -1,7 +1,7 @@
 """Steps that change who may enter, and what certificates nodes show, while everybody goes on. Pure.
 
 What is written, and when, users.py and certificates.py say. Here every node is told of what was written, and only when
-all have heard is the next thing written. A node that starts meanwhile reads it by itself.
+all have reachable is the next thing written. A node that starts meanwhile reads it by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operators.redis.client.responses import digest
 from operators.redis.objects import resources
 from operators.redis.objects.redis_conf import TLS
 from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
@@ -49,7 +49,7 @@ def require_entry(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
         f"that holds into {secret}; or restart the node: it starts with what it should have."
     )
     everyone = len(denied) == sum(1 for place in seen.places if place.pod is not None)
-    progress = Progress.STALLED if everyone else Progress.UNDERWAY
+    progress = Progress.BLOCKED if everyone else Progress.PROGRESSING
     return Step((), progress, "Denied", message, warning=True, requeue=AGAIN)
 
 
@@ -62,8 +62,10 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
     deaf = [place for place in running(seen) if not _keeps(place, passwords, mark)]
     if actions := [action for place in deaf if place.said for action in _tell_users(resource, seen, place, passwords)]:
         return Step.wait(ROTATING, f"{_names(deaf)}: told which passwords are good.", *actions)
-    heard = not deaf and heard_by_all(seen, USERS_MARK, mark)
-    why, wanted = _following(passwords, seen, now, heard=heard, overlap=timedelta(seconds=settings.password_overlap))
+    reachable = not deaf and heard_by_all(seen, USERS_MARK, mark)
+    why, wanted = _following(
+        passwords, seen, now, reachable=reachable, overlap=timedelta(seconds=settings.password_overlap)
+    )
     if wanted is not None:
         own = resources.owner(resource, settings.operator)
         write = users_secret(resource, own, wanted, seen)
@@ -71,17 +73,17 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
             if write.seen is not None:
                 require_ours(write.obj, write.seen, resource.uid)
         except NotOurs as error:
-            return Step.stall("NotOurs", str(error))
+            return Step.blocked("NotOurs", str(error))
         return Step.wait(ROTATING, why, write)
     if passwords.next is not None:
         whom = _names(deaf) or "Pods to come"
-        return Step.underway(ROTATING, f"{whom}: must know the new password before it is used.", requeue=SOON)
+        return Step.progressing(ROTATING, f"{whom}: must know the new password before it is used.", requeue=SOON)
     ends = min((each.until for each in passwords.former if each.password != secrets.named), default=None)
     return PASS if ends is None else Step(requeue=max((ends - now).total_seconds(), SOON))
 
 
 def _following(
-    passwords: Passwords, seen: Observed, now: datetime, *, heard: bool, overlap: timedelta
+    passwords: Passwords, seen: Observed, now: datetime, *, reachable: bool, overlap: timedelta
 ) -> tuple[str, Passwords | None]:
     """Why, and which passwords are to be good next; None if nothing is to change now."""
     wanted, named = seen.secrets.wanted, seen.secrets.named
@@ -91,16 +93,16 @@ def _following(
         return "The new password was taken back.", passwords.withdraw(now + overlap)
     if wanted is not None and wanted not in (passwords.current, passwords.next):
         return "The Secret has another password: at first, both are good.", passwords.introduce(wanted, now + overlap)
-    if passwords.next is not None and heard:
+    if passwords.next is not None and reachable:
         return "Every node takes the new password: it is used from now on.", passwords.promote(now + overlap)
     left = passwords.forget(now, named)
-    if heard and passwords.next is None and left != passwords:
+    if reachable and passwords.next is None and left != passwords:
         return "The former password is good no more.", left
     return "", None
 
 
-def _keeps(place: Place, passwords: Passwords, mark: str) -> bool:
-    """Whether a node has heard which passwords are good, and holds to it.
+def _keeps(place: Instance, passwords: Passwords, mark: str) -> bool:
+    """Whether a node has reachable which passwords are good, and holds to it.
 
     It may have been told of others since: by hand, or by an operator whose last words came late.
     """
@@ -109,7 +111,7 @@ def _keeps(place: Place, passwords: Passwords, mark: str) -> bool:
     return agrees and has_heard(place, USERS_MARK, mark)
 
 
-def _tell_users(resource: RedisCluster, seen: Observed, place: Place, passwords: Passwords) -> Iterable[Action]:
+def _tell_users(resource: RedisCluster, seen: Observed, place: Instance, passwords: Passwords) -> Iterable[Action]:
     at, access = resources.endpoint(resource, place), seen.secrets.access
     yield SetPasswords(access, at, place.id, passwords.digests)
     yield Configure(access, at, place.id, {"masterauth": passwords.current})
@@ -138,10 +140,10 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     if not deaf:
         return PASS
     message = f"{_names(deaf)}: takes up a new certificate without a restart."
-    return Step(tuple(actions), Progress.UNDERWAY, RENEWING, message, requeue=SOON)
+    return Step(tuple(actions), Progress.PROGRESSING, RENEWING, message, requeue=SOON)
 
 
-def _brought_since(place: Place, mark: str) -> datetime | None:
+def _brought_since(place: Instance, mark: str) -> datetime | None:
     """When the kubelet was made to bring a certificate; None if it was not yet."""
     before, _, since = annotation(place.pod_obj, CERTIFICATE_MARK).partition(" at ")
     try:
@@ -150,5 +152,5 @@ def _brought_since(place: Place, mark: str) -> datetime | None:
         return None
 
 
-def _names(places: Iterable[Place]) -> str:
+def _names(places: Iterable[Instance]) -> str:
     return ", ".join(place.name for place in places)

@@ -20,7 +20,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.objects import resources
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD
 from operators.redis.steps.scaling import is_blank, members
@@ -39,7 +39,7 @@ AGAIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class SlotLoss:
     """Slots that nobody serves, and that no replica can take over.
 
     Attributes:
@@ -53,12 +53,12 @@ class Loss:
     slots: Slots
     nodes: tuple[str, ...]
     names: tuple[str, ...]
-    silent: tuple[Place, ...]
+    silent: tuple[Instance, ...]
     total: bool
     token: str
 
 
-def loss(resource: RedisCluster, seen: Observed) -> Loss | None:
+def loss(resource: RedisCluster, seen: Observed) -> SlotLoss | None:
     """What is lost, or may be; None where every slot is served, or will be by a replica that is there."""
     if not resource.formed:
         return None
@@ -68,9 +68,9 @@ def loss(resource: RedisCluster, seen: Observed) -> Loss | None:
         if master.answers or not seen.lost(master.id):
             continue
         copies = {copy.id for copy in view.replicas_of(master.id)} | _recorded_copies(seen, master.id)
-        if any(seen.has_data_of(copy, master.id) for copy in copies & seen.heard.keys()):
+        if any(seen.has_data_of(copy, master.id) for copy in copies & seen.reachable.keys()):
             continue
-        copies -= seen.heard.keys()
+        copies -= seen.reachable.keys()
         slots |= view.slots_of(master.id)
         nodes.add(master.id)
         copied |= {copy for copy in copies if seen.lost(copy)}
@@ -78,11 +78,11 @@ def loss(resource: RedisCluster, seen: Observed) -> Loss | None:
     if not slots:
         return None
     if view.uncovered:  # of slots that nobody knows the owner of, anybody may be it
-        away = seen.recorded.keys() - seen.heard.keys()
+        away = seen.recorded.keys() - seen.reachable.keys()
         nodes |= {node_id for node_id in away if seen.lost(node_id)}
         silent |= {node_id for node_id in away if not seen.lost(node_id)}
     said = f"{resource.uid} lost {slots} of {','.join(sorted(nodes))}"
-    return Loss(
+    return SlotLoss(
         slots,
         tuple(sorted(nodes)),
         tuple(sorted({place.name for node_id in nodes | copied if (place := seen.place_of(node_id))})),
@@ -118,7 +118,7 @@ def _recorded(resource: RedisCluster) -> Obj:
     return resource.reported.get("recovery") or {}
 
 
-def _in_force(resource: RedisCluster, found: Loss) -> bool:
+def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
     """Whether what was allowed is what is the matter, or what is left of it: it is carried out bit by bit."""
     recorded, allowed = _recorded(resource), resource.spec.recovery
     if not recorded or allowed is None or allowed.confirm != recorded["token"]:
@@ -148,7 +148,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
     return _carry_out(resource, seen, found)
 
 
-def _carry_out(resource: RedisCluster, seen: Observed, found: Loss) -> Step:
+def _carry_out(resource: RedisCluster, seen: Observed, found: SlotLoss) -> Step:
     view, access = seen.view, seen.secrets.access
     if known := [node_id for node_id in found.nodes if node_id in view.nodes and view.slots_of(node_id)]:
         calls = [
@@ -156,8 +156,8 @@ def _carry_out(resource: RedisCluster, seen: Observed, found: Loss) -> Step:
                 access,
                 node_id,
                 tuple(
-                    resources.endpoint(resource, seen.heard[voice.id])
-                    for voice in view.voices
+                    resources.endpoint(resource, seen.reachable[voice.id])
+                    for voice in view.reachable_nodes
                     if voice.id in view.nodes[node_id].told
                 ),
             )
@@ -170,7 +170,7 @@ def _carry_out(resource: RedisCluster, seen: Observed, found: Loss) -> Step:
     for node_id, share in _shared(takers, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
-            at = resources.endpoint(resource, seen.heard[node_id])
+            at = resources.endpoint(resource, seen.reachable[node_id])
             calls_.append(AddSlots(access, at, node_id, slots, outbid=True))
     message = f"{', '.join(map(seen.name_of, takers))} serve {brief(found.slots)} again, empty."
     return Step.wait(RECOVERING, message, *calls_, requeue=SOON)
@@ -190,11 +190,11 @@ def _shared(takers: list[str], count: int) -> dict[str, int]:
     return {node_id: share + (number < left) for number, node_id in enumerate(takers)}
 
 
-def _ask(resource: RedisCluster, found: Loss) -> Step:
+def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
     """What is said of a loss until a person allows what can be done."""
     recorded, given = _recorded(resource), resource.spec.recovery
     if given is not None and given.confirm not in (found.token, recorded.get("token")):
-        return Step.stall(
+        return Step.blocked(
             "TokenRefused",
             f"spec.recovery.confirm is {given.confirm!r}, and what can be done now has the token {found.token}: "
             f"{_consequences(found)} Nothing was changed. If that is what you want, confirm that token.",
@@ -203,7 +203,7 @@ def _ask(resource: RedisCluster, found: Loss) -> Step:
         return Step.wait(LOST, "What is lost is written down before anything is done about it.", requeue=0)
     return Step(
         (),
-        Progress.STALLED,
+        Progress.BLOCKED,
         LOST,
         f"{_consequences(found)} To allow it, set spec.recovery.confirm to {found.token}. If a volume can be brought "
         "back, do that instead. Nothing was changed.",
@@ -212,7 +212,7 @@ def _ask(resource: RedisCluster, found: Loss) -> Step:
     )
 
 
-def _consequences(found: Loss) -> str:
+def _consequences(found: SlotLoss) -> str:
     whose = f"{', '.join(found.names)} lost their data, and nobody else has it: t" if found.names else "Nobody has t"
     slots = brief(found.slots)
     told = f"{whose}he keys of {slots}{' are lost' if found.names else ''}."

@@ -18,9 +18,9 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import FailOver, Forget, Meet
 from operators.redis.client.server import Endpoint
 from operators.redis.objects import resources
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.steps.bootstrap import SOON
-from operators.redis.topology.cluster_view import Seen, View
+from operators.redis.topology.cluster_view import ClusterView, Seen
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
@@ -37,7 +37,7 @@ HELD = 10.0
 def await_redis(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """While no node answers though the kubelet finds some ready, it is the way that is cut, not the cluster."""
     ready = [place for place in seen.places if place.ready]
-    if not resource.formed or seen.heard or not ready:
+    if not resource.formed or seen.reachable or not ready:
         return PASS
     names, error = ", ".join(place.name for place in ready), next((place.error for place in ready if place.error), "")
     message = (
@@ -50,10 +50,10 @@ def await_redis(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
 
 def refuse_strangers(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """A member that is of no pod of ours may be somebody's: it is neither used nor forgotten."""
-    if not resource.formed or not seen.strangers:
+    if not resource.formed or not seen.unknown_nodes:
         return PASS
-    them = ", ".join(f"{stranger.name} ({stranger.id})" for stranger in seen.strangers)
-    return Step.stall(
+    them = ", ".join(f"{stranger.name} ({stranger.id})" for stranger in seen.unknown_nodes)
+    return Step.blocked(
         "StrangerInCluster",
         f"The cluster has a member that is of none of its pods: {them}. Somebody added it, or an address was given to "
         "another cluster's pod. Nothing was changed. If nobody needs it, take its slots away and let every node forget "
@@ -78,7 +78,7 @@ def meanwhile(resource: RedisCluster, reason: str) -> str:
     return resource.phase if resource.phase in ("Creating", "Scaling", "Upgrading") else reason
 
 
-def recorded_node(resource: RedisCluster, seen: Observed, place: Place) -> tuple[str, str] | None:
+def recorded_node(resource: RedisCluster, seen: Observed, place: Instance) -> tuple[str, str] | None:
     """The node and the disk to write down for a place; None for a place that has none.
 
     A former node stays written down until no member knows it any more: by that alone its loss is known. A view in which
@@ -93,7 +93,7 @@ def recorded_node(resource: RedisCluster, seen: Observed, place: Place) -> tuple
     return (place.id, place.disk) if forgotten(resource, seen, known[0]) else known
 
 
-def _as_recorded(place: Place) -> tuple[str, str] | None:
+def _as_recorded(place: Instance) -> tuple[str, str] | None:
     return (place.recorded.node_id, place.recorded.disk) if place.recorded else None
 
 
@@ -112,7 +112,9 @@ def meet_again(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     if not resource.formed:
         return PASS
     view = seen.view
-    members = {node.id: seen.heard[node.id] for node in view.voices if _stays(resource, seen.heard[node.id])}
+    members = {
+        node.id: seen.reachable[node.id] for node in view.reachable_nodes if _stays(resource, seen.reachable[node.id])
+    }
     at = {node_id: place.pod.address for node_id, place in members.items() if place.pod}
     unaware, mistaken = view.missing(at), view.misplaced(at)
     calls = []
@@ -131,7 +133,7 @@ def meet_again(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     )
 
 
-def _stays(resource: RedisCluster, place: Place) -> bool:
+def _stays(resource: RedisCluster, place: Instance) -> bool:
     """Whether a place is one of those that the spec asks for, and its pod does not go."""
     return place.number < resource.spec.replicas or bool(place.said and place.said.me.slots)
 
@@ -151,7 +153,7 @@ def replace_failed(resource: RedisCluster, seen: Observed, _now: datetime) -> St
         heirs = [
             heir
             for heir in view.heirs(master.id)
-            if seen.has_data_of(heir.id, master.id) and not seen.heard[heir.id].leaving
+            if seen.has_data_of(heir.id, master.id) and not seen.reachable[heir.id].leaving
         ]
         if not heirs:
             continue
@@ -199,7 +201,7 @@ def forget_gone(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         Forget(
             seen.secrets.access,
             node.id,
-            _all_at(resource, seen, (voice.id for voice in view.voices if voice.id in node.told)),
+            _all_at(resource, seen, (voice.id for voice in view.reachable_nodes if voice.id in node.told)),
         )
         for node in gone
     ]
@@ -216,7 +218,7 @@ def _forgettable(resource: RedisCluster, seen: Observed, node: Seen) -> bool:
     return seen.lost(node.id) or (dismissed(resource, seen, node.id) and not needed(view, node.id))
 
 
-def needed(view: View, node_id: str) -> bool:
+def needed(view: ClusterView, node_id: str) -> bool:
     """Whether keys of slots that are served may be lost with a node: it has them, and nobody else surely has."""
     node = view.nodes.get(node_id)
     if node is None or (node.is_replica and not view.slots_of(node.master)):
@@ -243,7 +245,7 @@ def await_agreement(resource: RedisCluster, seen: Observed, _now: datetime) -> S
     return Step.wait(meanwhile(resource, "Settling"), message, requeue=AGREEING)
 
 
-def agreement(resource: RedisCluster, seen: Observed) -> View:
+def agreement(resource: RedisCluster, seen: Observed) -> ClusterView:
     """The view of those that count: without who was let go, of whom members learn one by one that it is gone."""
     view = seen.view
     return view.without(
@@ -254,7 +256,7 @@ def agreement(resource: RedisCluster, seen: Observed) -> View:
 
 
 def _at(resource: RedisCluster, seen: Observed, node_id: str) -> Endpoint:
-    return resources.endpoint(resource, seen.heard[node_id])
+    return resources.endpoint(resource, seen.reachable[node_id])
 
 
 def _all_at(resource: RedisCluster, seen: Observed, ids: Iterable[str]) -> tuple[Endpoint, ...]:

@@ -12,9 +12,9 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import redis_conf, resources
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.objects.resources import CERTIFICATE_MARK, CLUSTER_UID, COMPONENT, CONFIG_MARK, READ_ONCE
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.security import certificates
-from operators.redis.security.certificates import Mounted, following
+from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.users import EXPORTERS, Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.rolling_update import permitted
@@ -28,7 +28,7 @@ from shared.kubernetes.secrets import AGAIN, content_of, encoded
 from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.pki.keyring import fingerprint
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.verdict import Progress
 from shared.steps import provisioning
@@ -49,7 +49,7 @@ def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) 
     what = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in theirs)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
     whose = f"of another RedisCluster of this name (uid {uid})" if (uid := _uid(theirs[0])) else "of nobody knows whom"
-    return Step.stall(
+    return Step.blocked(
         "ForeignData",
         f"{what}: {whose}, and what is in there is not this one's. To go on with it, hand it over: kubectl label "
         f"statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To begin anew, delete it, and with it "
@@ -77,7 +77,7 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
         try:
             require_ours(wanted, seen.disruption_budget, resource.uid)
         except NotOurs as error:
-            return Step.stall("NotOurs", str(error))
+            return Step.blocked("NotOurs", str(error))
         found = seen.disruption_budget
     return provisioning.keep_disruption_budget(wanted, found)
 
@@ -93,10 +93,10 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     if seen.config_map is None:
         return provisioning.lacking(problem)
     message = f"{problem.message} Nodes keep what it last was."
-    return Step.underway(problem.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(problem.reason, message, warning=True, requeue=AGAIN)
 
 
-def _config_problem(resource: RedisCluster, seen: Observed) -> Problem | None:
+def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | None:
     return seen.config.problem or redis_conf.problem(resource, seen.config.text)
 
 
@@ -155,7 +155,7 @@ def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
     return any(not has_heard(place, CONFIG_MARK, mark) for place in asked)
 
 
-def understands(resource: RedisCluster, place: Place) -> bool:
+def understands(resource: RedisCluster, place: Instance) -> bool:
     """Whether a server can be told what the spec says: it answers, and is of the series that the spec is for.
 
     Others read it when their pods are made anew.
@@ -187,7 +187,7 @@ def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now
             return issued
         why, write = _mount(resource, own, seen, now)
     except NotOurs as error:
-        return Step.stall("NotOurs", str(error))
+        return Step.blocked("NotOurs", str(error))
     if write is not None:
         return Step.wait("ReplacingCertificates", f"What nodes mount is written: {why}.", *issued.actions, write)
     return issued
@@ -227,13 +227,13 @@ def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) ->
     """What nodes are to mount, a step nearer to what they are to come to."""
     held, original = seen.secrets.mounted, seen.secrets.original
     heard = held is not None and _heard(held, seen)
-    why, wanted = following(held, original, heard=heard, now=now)
+    why, wanted = following(held, original, reachable=heard, now=now)
     if wanted is None:
         return "", None
     return why, _write(own, resources.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
 
 
-def _heard(mounted: Mounted, seen: Observed) -> bool:
+def _heard(mounted: MountedCertificates, seen: Observed) -> bool:
     return heard_by_all(seen, CERTIFICATE_MARK, mounted.mark)
 
 
@@ -256,7 +256,7 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
-    return Step.underway(step.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(step.reason, message, warning=True, requeue=AGAIN)
 
 
 # Room.

@@ -113,7 +113,7 @@ def move_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     try:
         moves, given = wanted(resource, seen), assignment(resource, seen)
     except CannotAssign as error:
-        return Step.stall("AssignRefused", f"{error} Nothing was changed.")
+        return Step.blocked("AssignRefused", f"{error} Nothing was changed.")
     except CannotMove as error:
         return Step((), Progress.WAITING, "MovingHeld", str(error), warning=True, requeue=HELD)
     if not moves:
@@ -128,7 +128,7 @@ def move_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     if new and (away := awaited(resource, seen)):
         told = f"Slots move to {', '.join(map(seen.name_of, new))} once all nodes are there."
         return Step.wait(SCALING, " ".join([told, *map(why_away, away)]), requeue=SYNCING)
-    behind = [node.id for node in view.voices if node.master in targets and not node.synced]
+    behind = [node.id for node in view.reachable_nodes if node.master in targets and not node.synced]
     if behind := [*changed_pairs(resource, seen), *behind]:
         message = f"Slots move once {seen.name_of(behind[0])} is in step with its master, which gets some."
         return Step.wait(SCALING, message, requeue=SYNCING)
@@ -155,7 +155,11 @@ def _call(resource: RedisCluster, seen: Observed, moves: tuple[Move, ...]) -> Mo
 
 def _nodes(resource: RedisCluster, seen: Observed) -> Mapping[str, Endpoint]:
     """Where masters are asked, by id."""
-    return {node.id: resources.endpoint(resource, seen.heard[node.id]) for node in seen.view.voices if node.is_master}
+    return {
+        node.id: resources.endpoint(resource, seen.reachable[node.id])
+        for node in seen.view.reachable_nodes
+        if node.is_master
+    }
 
 
 def _full(seen: Observed, moves: Sequence[Move]) -> str:

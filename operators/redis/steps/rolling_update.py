@@ -17,7 +17,7 @@ from operators.redis.client.commands import FailOver
 from operators.redis.objects import resources
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.objects.resources import CONTAINER
-from operators.redis.observe import Observed, Place, outlives_pods
+from operators.redis.observe import Instance, Observed, outlives_pods
 from operators.redis.steps.bootstrap import SOON
 from operators.redis.steps.membership_repair import HELD, TURNING, needed
 from operators.redis.steps.scaling import masters, pairs, staying
@@ -33,7 +33,7 @@ COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a member in step again before a change is said to be held by it."""
 
 
-def outdated(seen: Observed, place: Place) -> bool:
+def outdated(seen: Observed, place: Instance) -> bool:
     """Whether a pod runs otherwise than the StatefulSet now says."""
     return is_outdated(place.pod_obj, seen.stateful_set, TEMPLATE)
 
@@ -70,7 +70,7 @@ def refuse_new_version(resource: RedisCluster, seen: Observed, now: datetime) ->
 def refuse_version(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """A version that is too old, or that the data would not survive, is not rolled out; what runs goes on."""
     why = refused_version(resource, seen)
-    return Step.stall("VersionRefused", f"spec.version: {why} Nothing was changed.") if why else PASS
+    return Step.blocked("VersionRefused", f"spec.version: {why} Nothing was changed.") if why else PASS
 
 
 def restart_broken(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -99,7 +99,9 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
     goal = f"{len(stale)} of {len(seen.places)} pods still run as before the change"
     if not resource.spec.rolls:
         names = ", ".join(place.name for place in stale)
-        return Step.underway("PodsOutdated", f"{goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete them.")
+        return Step.progressing(
+            "PodsOutdated", f"{goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete them."
+        )
     if leaving := [place for place in seen.places if place.leaving]:
         told = f"{goal}. {leaving[0].name} is on the way out"
         if stuck := _stuck(leaving[0], now):
@@ -123,7 +125,7 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
     return _after_failover(resource, seen, goal, place)
 
 
-def _stuck(place: Place, now: datetime) -> str:
+def _stuck(place: Instance, now: datetime) -> str:
     """What keeps a pod whose deletion was asked for; empty if it may simply take its time."""
     assert place.pod_obj is not None
     metadata = place.pod_obj["metadata"]
@@ -134,7 +136,7 @@ def _stuck(place: Place, now: datetime) -> str:
     return ""
 
 
-def _restart(place: Place) -> Delete:
+def _restart(place: Instance) -> Delete:
     assert place.pod_obj is not None
     return Delete(POD, place.pod_obj)
 
@@ -143,7 +145,7 @@ BROKEN = 1
 """The highest rank of those that are not in step as it is."""
 
 
-def _is_dear(resource: RedisCluster, seen: Observed, place: Place) -> bool:
+def _is_dear(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
     """Whether data that may be the only copy would go with a pod."""
     node_id = place.id or (place.recorded.node_id if place.recorded else "")
     if not resource.formed or outlives_pods(resource) or seen.lost(node_id):
@@ -151,7 +153,7 @@ def _is_dear(resource: RedisCluster, seen: Observed, place: Place) -> bool:
     return bool(seen.view.slots_of(node_id)) or needed(seen.view, node_id)
 
 
-def _rank(seen: Observed, place: Place) -> int:
+def _rank(seen: Observed, place: Instance) -> int:
     """Who goes first: whom nobody misses, then replicas, masters last."""
     node = seen.view.nodes.get(place.id)
     if node is None or node.said is None:
@@ -161,7 +163,7 @@ def _rank(seen: Observed, place: Place) -> int:
     return 3 if not seen.view.slots_of(place.id) else 4
 
 
-def _missing(resource: RedisCluster, seen: Observed, place: Place) -> str:
+def _missing(resource: RedisCluster, seen: Observed, place: Instance) -> str:
     """Who beside a pod is not there or not in step, and why; empty if all are: another one must not go meanwhile."""
     for other in staying(resource, seen):
         if other is place:
@@ -180,7 +182,7 @@ def _missing(resource: RedisCluster, seen: Observed, place: Place) -> str:
     return f"{seen.name_of(behind[0])} is to replicate {seen.name_of(changed[behind[0]])} first." if behind else ""
 
 
-def _why_missing(place: Place) -> str:
+def _why_missing(place: Instance) -> str:
     if place.pod is None:
         return f"{place.name} has no pod."
     if place.pod.trouble:
@@ -188,7 +190,7 @@ def _why_missing(place: Place) -> str:
     return f"{place.name} does not answer: {place.error.rstrip('.')}." if place.error else f"{place.name} starts."
 
 
-def _coming_back(seen: Observed, place: Place, now: datetime) -> bool:
+def _coming_back(seen: Observed, place: Instance, now: datetime) -> bool:
     """Whether what is missing was just made anew, and nothing is wrong with it: that is no trouble yet."""
     for other in seen.places:
         node = seen.view.nodes.get(other.id)
@@ -202,13 +204,13 @@ def _coming_back(seen: Observed, place: Place, now: datetime) -> bool:
     return True
 
 
-def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: Place) -> Step:
+def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: Instance) -> Step:
     """A master's pod goes when it is none any more: a replica in step takes over, one that is current if there is."""
     view = seen.view
-    heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.heard[heir.id].leaving]
+    heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.reachable[heir.id].leaving]
     if heirs:  # one at a place that goes will do for want of another: its pod stays while it owns slots
-        heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.heard[heir.id])))
-        call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.heard[heir.id]), heir.id, "")
+        heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.reachable[heir.id])))
+        call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.reachable[heir.id]), heir.id, "")
         return Step.wait(UPGRADING, f"{goal}; {heir.name} takes the place of {place.name}.", call, requeue=TURNING)
     # Also those that are to follow another, or to go: who follows it may be elected meanwhile, and lack what it has.
     followed = dict.fromkeys(replica for replica, master in pairs(resource, seen).items() if master == place.id)
@@ -229,11 +231,11 @@ def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: Pl
 
 
 def _stays(resource: RedisCluster, seen: Observed, node: Seen) -> bool:
-    place = seen.heard.get(node.id)
+    place = seen.reachable.get(node.id)
     return place is not None and place.number < resource.spec.replicas and not place.leaving
 
 
-def _held(seen: Observed, goal: str, place: Place, why: str) -> Step:
+def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
     """Says who holds the others up, and in Kubernetes' own words what it lacks."""
     message = f"{goal}. {place.name} is not made anew yet: {why}"
     broken = [other for other in seen.places if other.pod and other.pod.trouble and not outdated(seen, other)]

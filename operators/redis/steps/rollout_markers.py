@@ -8,25 +8,25 @@ kubelet brings a change to a pod only after a while. One whose pod was made with
 from __future__ import annotations
 
 from operators.redis.objects.resources import CONTAINER
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import container_status
 from shared.runtime.plan import Patch
 
 
-def told(place: Place, mark: str) -> str:
+def told(place: Instance, mark: str) -> str:
     """The annotation of a pod whose server has heard of it."""
     restarts = container_status(place.pod_obj, CONTAINER).get("restartCount") or 0
     return f"{mark}.{restarts}" if restarts else mark
 
 
-def has_heard(place: Place, name: str, mark: str) -> bool:
+def has_heard(place: Instance, name: str, mark: str) -> bool:
     """Whether the server at a place has heard of what a mark stands for."""
     return annotation(place.pod_obj, name) == told(place, mark)
 
 
-def running(seen: Observed) -> list[Place]:
+def running(seen: Observed) -> list[Instance]:
     """Whose server runs, whether it answers or not."""
     return [place for place in seen.places if place.pod is not None and place.runs]
 
@@ -37,7 +37,7 @@ def heard_by_all(seen: Observed, name: str, mark: str) -> bool:
     return annotation(made, name) == mark and all(has_heard(place, name, mark) for place in running(seen))
 
 
-def noted(place: Place, name: str, value: str) -> Patch:
+def noted(place: Instance, name: str, value: str) -> Patch:
     """Marks a pod. The kubelet, which notices, then brings what else changed for the pod, too."""
     assert place.pod_obj is not None
     return Patch(POD, place.pod_obj, {"metadata": {"annotations": {name: value}}})

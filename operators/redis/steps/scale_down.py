@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.steps.membership_repair import agreement, forgotten, needed
 from operators.redis.steps.scaling import SCALING, SYNCING, changed_pairs, is_blank, masters, staying
 from operators.redis.topology.cluster_view import Seen
@@ -44,7 +44,13 @@ def _may_go(resource: RedisCluster, seen: Observed, number: int, now: datetime) 
     if not resource.formed:
         return place.name not in {node.name for node in resource.forming}
     view = agreement(resource, seen)
-    if view.settled or view.unserved or view.open or seen.strangers or not all(node.answers for node in view.masters):
+    if (
+        view.settled
+        or view.unserved
+        or view.open
+        or seen.unknown_nodes
+        or not all(node.answers for node in view.masters)
+    ):
         return False
     if set(view.owned) - set(masters(resource, seen)):  # somebody has slots to give away yet
         return False
@@ -54,7 +60,7 @@ def _may_go(resource: RedisCluster, seen: Observed, number: int, now: datetime) 
     return all(_is_needless(resource, seen, place, node_id) for node_id in ids)
 
 
-def _is_needless(resource: RedisCluster, seen: Observed, place: Place, node_id: str) -> bool:
+def _is_needless(resource: RedisCluster, seen: Observed, place: Instance, node_id: str) -> bool:
     view = seen.view
     node = view.nodes.get(node_id)
     if node is None or node_id not in view.cluster:
@@ -93,5 +99,7 @@ def drop_volumes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step
             return Step.wait(SCALING, message, Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
     leaving = [place.name for place in seen.places if place.number >= least and (place.pod_obj or place.volume)]
     return (
-        Step.underway(SCALING, f"{', '.join(leaving)}: let go, on the way out.", requeue=SYNCING) if leaving else PASS
+        Step.progressing(SCALING, f"{', '.join(leaving)}: let go, on the way out.", requeue=SYNCING)
+        if leaving
+        else PASS
     )

@@ -13,7 +13,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import FailOver, Meet, Replicate
 from operators.redis.objects import resources
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD, TURNING, dismissed, needed
 from operators.redis.topology.placement import choose_masters, pair
@@ -28,23 +28,23 @@ SYNCING = 2.0
 """Seconds until replicas are asked again whether they have got everything."""
 
 
-def staying(resource: RedisCluster, seen: Observed) -> tuple[Place, ...]:
+def staying(resource: RedisCluster, seen: Observed) -> tuple[Instance, ...]:
     """The places that the spec asks for."""
     return tuple(place for place in seen.places if place.number < resource.spec.replicas)
 
 
-def members(resource: RedisCluster, seen: Observed) -> Mapping[str, Place]:
+def members(resource: RedisCluster, seen: Observed) -> Mapping[str, Instance]:
     """Nodes of the cluster that answer, at places that stay, by id."""
     return {place.id: place for place in staying(resource, seen) if place.said and place.id in seen.view.cluster}
 
 
-def awaited(resource: RedisCluster, seen: Observed) -> tuple[Place, ...]:
+def awaited(resource: RedisCluster, seen: Observed) -> tuple[Instance, ...]:
     """Places that stay, and where no node of the cluster answers."""
     there = members(resource, seen)
     return tuple(place for place in staying(resource, seen) if place.id not in there)
 
 
-def is_blank(place: Place) -> bool:
+def is_blank(place: Instance) -> bool:
     """Whether a node that answers holds nothing: no key, no slot; and it follows nobody."""
     said = place.said
     return said is not None and not said.keys and not said.me.slots and not said.me.master
@@ -115,7 +115,7 @@ def join_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         )
     if not known:
         return PASS
-    via = tuple(resources.endpoint(resource, seen.heard[voice.id]) for voice in view.voices)
+    via = tuple(resources.endpoint(resource, seen.reachable[voice.id]) for voice in view.reachable_nodes)
     met = {address for _, address in view.being_met}
     calls = [
         Meet(seen.secrets.access, resources.endpoint(resource, place), id=place.id, via=via)
@@ -153,7 +153,7 @@ def changed_pairs(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:
     return {
         node_id: master
         for node_id, master in pairs(resource, seen).items()
-        if node_id in seen.heard
+        if node_id in seen.reachable
         and view.nodes[master].answers
         and heads.get(view.nodes[node_id].master, view.nodes[node_id].master) != master
     }
@@ -168,7 +168,7 @@ def pair_replicas(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
     if not resource.formed:
         return PASS
     view, changes = seen.view, changed_pairs(resource, seen)
-    blank = {node_id: master for node_id, master in changes.items() if is_blank(seen.heard[node_id])}
+    blank = {node_id: master for node_id, master in changes.items() if is_blank(seen.reachable[node_id])}
     if blank:
         told = "; ".join(
             f"{seen.name_of(node_id)} replicates {seen.name_of(master)}" for node_id, master in blank.items()
@@ -185,18 +185,18 @@ def pair_replicas(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
                 f"{told}, and holds {keys} keys of slots that it does not own. It is left as it is. If nobody needs "
                 "them, delete its volume claim and its pod: an empty one takes its place."
             )
-            return Step((), Progress.UNDERWAY, "NodeNotEmpty", message, warning=True, requeue=HELD)
+            return Step((), Progress.PROGRESSING, "NodeNotEmpty", message, warning=True, requeue=HELD)
         if why := _unsynced(seen):
-            return Step.underway("Pairing", f"{told}, once all others are in step: {why}", requeue=SYNCING)
+            return Step.progressing("Pairing", f"{told}, once all others are in step: {why}", requeue=SYNCING)
         if needed(view, node_id):
             message = f"{told}, and nobody else surely has what it has: {seen.name_of(node.master)} does not answer."
-            return Step((), Progress.UNDERWAY, "PairingHeld", message, warning=True, requeue=HELD)
+            return Step((), Progress.PROGRESSING, "PairingHeld", message, warning=True, requeue=HELD)
         return Step.wait("Pairing", f"{told}.", _replicate(resource, seen, node_id, master), requeue=SOON)
     return PASS
 
 
 def _replicate(resource: RedisCluster, seen: Observed, node_id: str, master: str) -> Replicate:
-    return Replicate(seen.secrets.access, resources.endpoint(resource, seen.heard[node_id]), node_id, master)
+    return Replicate(seen.secrets.access, resources.endpoint(resource, seen.reachable[node_id]), node_id, master)
 
 
 def _unsynced(seen: Observed) -> str:
@@ -223,7 +223,7 @@ def hand_over(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         told = f"{seen.name_of(node.master)} goes, and {node.name} takes its place"
         if not node.synced or not view.nodes[node.master].answers:
             return Step.wait(SCALING, f"{told} once it has all of its data, and both are there.", requeue=SYNCING)
-        call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.heard[node_id]), node_id, "")
+        call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.reachable[node_id]), node_id, "")
         return Step.wait(SCALING, f"{told}.", call, requeue=TURNING)
     return PASS
 
@@ -258,7 +258,7 @@ def make_room_for_masters(resource: RedisCluster, seen: Observed, _now: datetime
     return Step.wait(SCALING, message, *_vacate(place))
 
 
-def _vacate(place: Place) -> list[Action]:
+def _vacate(place: Instance) -> list[Action]:
     """Takes the disk away from a place that stays.
 
     First the volume, which then waits for the pod: the next pod cannot have it.

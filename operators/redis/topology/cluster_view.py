@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.topology import view_conflicts
 from operators.redis.topology.merged_view import Gossip, Seen
 from operators.redis.topology.slots import Slots
 from operators.redis.topology.view_conflicts import Disagreement
 
-__all__ = ["Disagreement", "OpenSlot", "Seen", "View"]
+__all__ = ["ClusterView", "Disagreement", "OpenSlot", "Seen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class OpenSlot:
 
 
 @dataclass(frozen=True)
-class View(Gossip):
+class ClusterView(Gossip):
     """The cluster as all reachable nodes see it."""
 
     @classmethod
-    def of(cls, said: Mapping[str, Said], names: Mapping[str, str] | None = None) -> View:
+    def of(cls, said: Mapping[str, NodeReport], names: Mapping[str, str] | None = None) -> ClusterView:
         """Of what nodes said, by their ids, and what people call them."""
         return cls(dict(said), dict(names or {}))
 
-    def without(self, ids: Iterable[str]) -> View:
+    def without(self, ids: Iterable[str]) -> ClusterView:
         """The same as if these nodes said nothing, and nobody spoke of them: those that are about to go."""
         gone = frozenset(ids)
         kept = {
@@ -55,7 +55,7 @@ class View(Gossip):
             for node_id, said in self.said.items()
             if node_id not in gone
         }
-        return View(kept, self.names)
+        return ClusterView(kept, self.names)
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:
@@ -72,7 +72,7 @@ class View(Gossip):
         """Nodes that answer and are not of the cluster: new ones, as a rule."""
         return tuple(seen for seen in self.nodes.values() if seen.answers and seen.id not in self.cluster)
 
-    def strangers(self, ours: Iterable[str]) -> tuple[Seen, ...]:
+    def unknown_nodes(self, ours: Iterable[str]) -> tuple[Seen, ...]:
         """Members of the cluster that are none of these."""
         known = frozenset(ours)
         return tuple(seen for seen in self.members if seen.id not in known)
@@ -80,7 +80,7 @@ class View(Gossip):
     @cached_property
     def empty_masters(self) -> tuple[Seen, ...]:
         """Members that answer, and are masters without slots: they have no vote."""
-        return tuple(seen for seen in self.voices if seen.is_master and seen.id not in self.owned)
+        return tuple(seen for seen in self.reachable_nodes if seen.is_master and seen.id not in self.owned)
 
     def replicas_of(self, master: str) -> tuple[Seen, ...]:
         """Members that replicate this node, whether they answer or not."""
@@ -130,7 +130,7 @@ class View(Gossip):
     @cached_property
     def refusing(self) -> tuple[Seen, ...]:
         """Members that answer, and say that they take no commands (cluster_state:fail)."""
-        return tuple(seen for seen in self.voices if seen.said and not seen.said.state_ok)
+        return tuple(seen for seen in self.reachable_nodes if seen.said and not seen.said.state_ok)
 
     def copies_beside(self, node_id: str) -> tuple[Seen, ...]:
         """Who else surely has the data of a node: its master, if it answers, and that one's replicas that follow it.
@@ -164,7 +164,7 @@ class View(Gossip):
         Source: Redis Cluster specification, "Cluster live reconfiguration".
         """
         ends: dict[tuple[int, str, str], set[str]] = {}
-        for seen in self.voices:
+        for seen in self.reachable_nodes:
             for slot, target in seen.line.migrating.items():
                 ends.setdefault((slot, seen.id, target), set()).add("source")
             for slot, source in seen.line.importing.items():
@@ -183,7 +183,9 @@ class View(Gossip):
             node_id: unaware
             for node_id in of
             if (
-                unaware := tuple(seen.id for seen in self.voices if seen.id != node_id and not self._met(seen, node_id))
+                unaware := tuple(
+                    seen.id for seen in self.reachable_nodes if seen.id != node_id and not self._met(seen, node_id)
+                )
             )
         }
 
@@ -192,7 +194,11 @@ class View(Gossip):
         return {
             node_id: mistaken
             for node_id, address in at.items()
-            if (mistaken := tuple(seen.id for seen in self.voices if self._looks_elsewhere(seen, node_id, address)))
+            if (
+                mistaken := tuple(
+                    seen.id for seen in self.reachable_nodes if self._looks_elsewhere(seen, node_id, address)
+                )
+            )
         }
 
     def _met(self, by: Seen, node_id: str) -> bool:
@@ -207,5 +213,9 @@ class View(Gossip):
     def being_met(self) -> frozenset[tuple[str, str]]:
         """Ids of members, and the addresses at which they try to meet somebody; they give up after the node timeout."""
         return frozenset(
-            (seen.id, node.address) for seen in self.voices if seen.said for node in seen.said.nodes if node.handshake
+            (seen.id, node.address)
+            for seen in self.reachable_nodes
+            if seen.said
+            for node in seen.said.nodes
+            if node.handshake
         )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from operators.redis.client.responses import Node, Said
+from operators.redis.client.responses import Node, NodeReport
 from operators.redis.topology.slots import Slots
 
 
@@ -30,7 +30,7 @@ class Seen:
 
     id: str
     name: str
-    said: Said | None = None
+    said: NodeReport | None = None
     told: Mapping[str, Node] = field(default_factory=dict)
 
     @cached_property
@@ -111,7 +111,7 @@ class Gossip:
         names: what people call the nodes, by id; pods' names.
     """
 
-    said: Mapping[str, Said]
+    said: Mapping[str, NodeReport]
     names: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -175,7 +175,7 @@ class Gossip:
         return tuple(seen for seen in self.nodes.values() if seen.id in self.cluster)
 
     @cached_property
-    def voices(self) -> tuple[Seen, ...]:
+    def reachable_nodes(self) -> tuple[Seen, ...]:
         """Members that answer: whose word on the others counts."""
         return tuple(seen for seen in self.members if seen.answers)
 

@@ -15,7 +15,7 @@ from operators.redis.topology.slots import Slots
 
 Kind = Literal["split", "minority", "claims", "slots", "role", "absence", "address", "link"]
 
-SHOWN = 3
+MAX_LISTED_ITEMS = 3
 """Names, sentences or ranges that are listed; of more, only how many more."""
 
 
@@ -39,8 +39,8 @@ class Disagreement:
 def told(found: Sequence[Disagreement]) -> str:
     """All of it as one text; empty if there is none."""
     sentences = [each.sentence for each in found]
-    more = len(sentences) - SHOWN
-    return " ".join(sentences[:SHOWN]) + (f" And {more} more of the kind." if more > 0 else "")
+    more = len(sentences) - MAX_LISTED_ITEMS
+    return " ".join(sentences[:MAX_LISTED_ITEMS]) + (f" And {more} more of the kind." if more > 0 else "")
 
 
 def all_of(gossip: Gossip) -> Iterator[Disagreement]:
@@ -58,16 +58,20 @@ def all_of(gossip: Gossip) -> Iterator[Disagreement]:
 def names(nodes: Iterable[Seen]) -> str:
     """Nodes as people know them: `demo-0, demo-1 and demo-2`."""
     called = sorted(seen.name for seen in nodes)
-    if len(called) > SHOWN + 1:
-        called[SHOWN:] = [f"{len(called) - SHOWN} others"]
+    if len(called) > MAX_LISTED_ITEMS + 1:
+        called[MAX_LISTED_ITEMS:] = [f"{len(called) - MAX_LISTED_ITEMS} others"]
     return " and ".join([", ".join(called[:-1]), called[-1]] if len(called) > 1 else called)
 
 
 def brief(slots: Slots) -> str:
     """Slots as people read them: `slot 7`, `slots 0-5460`, `slots 1 3 5 and 12 more (15)`."""
     runs = str(slots).split()
-    more = len(slots) - len(Slots.parse(" ".join(runs[:SHOWN])))
-    return ("slots " if len(slots) > 1 else "slot ") + " ".join(runs[:SHOWN]) + (f" and {more} more" if more else "")
+    more = len(slots) - len(Slots.parse(" ".join(runs[:MAX_LISTED_ITEMS])))
+    return (
+        ("slots " if len(slots) > 1 else "slot ")
+        + " ".join(runs[:MAX_LISTED_ITEMS])
+        + (f" and {more} more" if more else "")
+    )
 
 
 def _split(gossip: Gossip) -> Iterator[Disagreement]:
@@ -77,7 +81,7 @@ def _split(gossip: Gossip) -> Iterator[Disagreement]:
         slots = Slots.union(seen.line.slots for seen in apart if seen.answers)
         if slots:
             own, know = _has(apart, "owns", "own"), _has(apart, "knows", "know")
-            text = f"{names(apart)} {own} {brief(slots)} and {know} nothing of {names(gossip.voices)}."
+            text = f"{names(apart)} {own} {brief(slots)} and {know} nothing of {names(gossip.reachable_nodes)}."
             yield Disagreement("split", tuple(sorted(members)), tuple(sorted(gossip.cluster)), text)
 
 
@@ -109,7 +113,7 @@ def _absences(gossip: Gossip) -> Iterator[Disagreement]:
     A node that is lost for most and forgotten by some is none: that is how a node is forgotten, one by one.
     """
     for seen in gossip.members:
-        told = {voice.id: seen.told.get(voice.id) for voice in gossip.voices if voice.id != seen.id}
+        told = {voice.id: seen.told.get(voice.id) for voice in gossip.reachable_nodes if voice.id != seen.id}
         gone = [gossip.nodes[who] for who, node in told.items() if node and node.failing]
         unaware = [
             gossip.nodes[who] for who, node in told.items() if node is None or (node.noaddr and not node.failing)
@@ -129,7 +133,7 @@ def _absences(gossip: Gossip) -> Iterator[Disagreement]:
 def _slots(gossip: Gossip) -> Iterator[Disagreement]:
     """Who thinks that a slot is another's than it is. What a node wrongly calls its own is told by `_claims`."""
     found: dict[tuple[str, str, Slots], list[Seen]] = {}
-    for voice in gossip.voices:
+    for voice in gossip.reachable_nodes:
         believed = {seen.id: seen.told[voice.id].slots for seen in gossip.members if voice.id in seen.told}
         ignored = Slots.union(gossip.owned.values()) - Slots.union(believed.values())
         for owner, slots in gossip.owned.items():
@@ -157,9 +161,9 @@ def _roles(gossip: Gossip) -> Iterator[Disagreement]:
     Only of those that answer: nodes hear of a role from its bearer alone, so of one who is gone they may
     differ for ever.
     """
-    for seen in gossip.voices:
+    for seen in gossip.reachable_nodes:
         found: dict[str, list[Seen]] = {}
-        for voice in gossip.voices:
+        for voice in gossip.reachable_nodes:
             node = seen.told.get(voice.id)
             if node is not None and voice.id != seen.id and node.master != seen.master:
                 found.setdefault(node.master, []).append(voice)
@@ -171,7 +175,7 @@ def _roles(gossip: Gossip) -> Iterator[Disagreement]:
 
 def _addresses(gossip: Gossip) -> Iterator[Disagreement]:
     """Who looks for a node where it no longer is: addresses of pods change, and gossip spreads the old one, too."""
-    for seen in gossip.voices:
+    for seen in gossip.reachable_nodes:
         found: dict[str, list[Seen]] = {}
         for reporter, node in seen.others.items():
             if node.address and seen.line.address and node.address != seen.line.address:
@@ -185,7 +189,7 @@ def _addresses(gossip: Gossip) -> Iterator[Disagreement]:
 
 def _links(gossip: Gossip) -> Iterator[Disagreement]:
     """Nodes that both answer the operator, and not each other."""
-    for seen in gossip.voices:
+    for seen in gossip.reachable_nodes:
         thought_there = {who: node for who, node in seen.others.items() if not (node.failing or node.noaddr)}
         who = [gossip.nodes[who] for who, node in thought_there.items() if node.suspected or not node.linked]
         if who:

@@ -12,7 +12,7 @@ from shared.observability import metrics
 from shared.status import conditions
 from shared.testing.harness.harness import View, look
 from shared.testing.harness.outcome import Reference
-from shared.testing.harness.scenario import Scenario, Stage, Step, Subject, story
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, story
 from shared.testing.harness.scenario_runner import Play, World
 
 _SEEDS = (0, 1)
@@ -52,7 +52,7 @@ class Course:
     moments: list[tuple[int, View]]
     halts: list[World]
 
-    def play(self, occasions: list[Occasion], nth: int) -> tuple[Play, tuple[Step, ...], int]:
+    def play(self, occasions: list[Occasion], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
         """A run that has come as far as the rest before the nth of the occasions.
 
         Returns:

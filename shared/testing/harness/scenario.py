@@ -161,7 +161,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScenarioStep:
     """Something that happens.
 
     Attributes:
@@ -194,8 +194,8 @@ class Scenario:
     """
 
     name: str
-    steps: tuple[Step, ...]
-    given: tuple[Step, ...] = ()
+    steps: tuple[ScenarioStep, ...]
+    given: tuple[ScenarioStep, ...] = ()
     ends: str = "Ready"
     counted: bool = True
 
@@ -203,7 +203,7 @@ class Scenario:
         return self.name
 
 
-def apply(name: str = "cache", **spec: Any) -> Step:
+def apply(name: str = "cache", **spec: Any) -> ScenarioStep:
     """A person applies a resource: fields that an earlier apply had and this has not are gone."""
 
     def act(stage: Stage) -> None:
@@ -211,36 +211,36 @@ def apply(name: str = "cache", **spec: Any) -> Step:
         metadata = {"name": name, "namespace": stage.namespace}
         stage.person.apply(stage.kind, {**body, "metadata": metadata, "spec": spec}, force=True)
 
-    return Step(f"apply {name} {_short(spec)}", act)
+    return ScenarioStep(f"apply {name} {_short(spec)}", act)
 
 
-def create(kind: Kind, name: str, **body: Any) -> Step:
+def create(kind: Kind, name: str, **body: Any) -> ScenarioStep:
     """A person creates an object of another kind."""
 
     def act(stage: Stage) -> None:
         head = {"apiVersion": kind.api_version, "kind": kind.name}
         stage.person.create(kind, {**head, "metadata": {"name": name, "namespace": stage.namespace}, **body})
 
-    return Step(f"create {kind} {name}", act)
+    return ScenarioStep(f"create {kind} {name}", act)
 
 
-def edit(kind: Kind | None, patch: Obj, name: str = "cache") -> Step:
+def edit(kind: Kind | None, patch: Obj, name: str = "cache") -> ScenarioStep:
     """A person merges a patch into an object; without a kind, into the resource."""
-    return Step(
+    return ScenarioStep(
         f"edit {kind or 'resource'} {name} {_short(patch)}",
         lambda stage: stage.person.merge(kind or stage.kind, stage.namespace, name, patch),
     )
 
 
-def delete(kind: Kind | None = None, name: str = "cache", **options: Any) -> Step:
+def delete(kind: Kind | None = None, name: str = "cache", **options: Any) -> ScenarioStep:
     """A person deletes an object, without a kind the resource; options as in DeleteOptions."""
-    return Step(
+    return ScenarioStep(
         f"delete {kind or 'resource'} {name}",
         lambda stage: stage.person.delete(kind or stage.kind, stage.namespace, name, **options),
     )
 
 
-def lose(kind: Kind = POD) -> Step:
+def lose(kind: Kind = POD) -> ScenarioStep:
     """The first object of a kind, by name, is gone at once."""
 
     def act(stage: Stage) -> None:
@@ -249,49 +249,49 @@ def lose(kind: Kind = POD) -> Step:
             raise NotFound(f"there is no {kind} to lose")
         stage.person.delete(kind, stage.namespace, there[0]["metadata"]["name"], gracePeriodSeconds=0)
 
-    return Step(f"lose a {kind}", act)
+    return ScenarioStep(f"lose a {kind}", act)
 
 
-def trouble(what: str) -> Step:
+def trouble(what: str) -> ScenarioStep:
     """Pods fail from now on as `Workloads.trouble` says; with an empty word they are well again."""
 
     def act(stage: Stage) -> None:
         stage.workloads.trouble = lambda _: what
 
-    return Step(f"pods are {what or 'well'}", act)
+    return ScenarioStep(f"pods are {what or 'well'}", act)
 
 
-def later(seconds: float) -> Step:
+def later(seconds: float) -> ScenarioStep:
     """So much time passes at once (in memory only)."""
 
     def act(stage: Stage) -> None:
         assert stage.clock is not None, "this world's time cannot be moved"
         stage.clock.wait(seconds)
 
-    return Step(f"{seconds:g} s pass", act)
+    return ScenarioStep(f"{seconds:g} s pass", act)
 
 
-def away(*steps: Step) -> tuple[Step, ...]:
+def away(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
     """There is no operator while these happen; it starts again before the next step, or in the end."""
     return tuple(replace(step, absent=True) for step in steps)
 
 
-def at_once(*steps: Step) -> tuple[Step, ...]:
+def at_once(*steps: ScenarioStep) -> tuple[ScenarioStep, ...]:
     """Nobody has time to do anything between these."""
     return (*(hurried(step, 0) for step in steps[:-1]), *steps[-1:])
 
 
-def hurried(step: Step, turns: int) -> Step:
+def hurried(step: ScenarioStep, turns: int) -> ScenarioStep:
     """The next step comes before this one has led to all that it leads to; where nobody counts turns, at once."""
     return replace(step, turns=turns)
 
 
-def untold(step: Step) -> Step:
+def untold(step: ScenarioStep) -> ScenarioStep:
     """No watch tells the operator of this: it learns of it when it looks at everything again, as it does by itself."""
     return replace(step, untold=True)
 
 
-def story(steps: Iterable[Step]) -> str:
+def story(steps: Iterable[ScenarioStep]) -> str:
     """Steps as a line for people."""
     return ", then ".join(map(str, steps))
 

@@ -15,7 +15,7 @@ from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
 from shared.testing.harness.outcome import Done, Named, Outcome
-from shared.testing.harness.scenario import Clock, Simulated, Stage, Step, Subject, Timed, Unsafe
+from shared.testing.harness.scenario import Clock, ScenarioStep, Simulated, Stage, Subject, Timed, Unsafe
 from shared.testing.kubelet.workloads import Workloads
 
 FIRST_VERSION = 1000
@@ -159,7 +159,7 @@ class Play:
             self._kind, NAMESPACE, world.server.actor("kubectl"), world.workloads, world.database, clock=world.clock
         )
 
-    async def go(self, steps: Iterable[Step]) -> None:
+    async def go(self, steps: Iterable[ScenarioStep]) -> None:
         """Take the steps; in the end the operator is there, sees everything, and all rest.
 
         Raises:
@@ -174,7 +174,7 @@ class Play:
             self.operator.relist()
             await self.settle()
 
-    async def step(self, step: Step) -> None:
+    async def step(self, step: ScenarioStep) -> None:
         if step.absent:
             self.end()
         elif self.operator is None:

@@ -20,7 +20,7 @@ from shared.testing.api_server import garbage_collector
 from shared.testing.faults import Faults, writes
 from shared.testing.harness.outcome import HISTORY, Done, Named, Outcome, Reference
 from shared.testing.harness.reference_run import panics
-from shared.testing.harness.scenario import Scenario, Stage, Step, Unsafe
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
 from shared.testing.harness.sweep import Failure, Oracle, Sweep
 from shared.testing.kubelet.kubelet import Processes
 from tests.api.support.running import Asked, Operator
@@ -122,7 +122,7 @@ class Run:
         state = self.database.state() if self.database is not None else None
         return Outcome(tuple(self.world.server.objects()), done, state)
 
-    def go(self, steps: Iterable[Step]) -> None:
+    def go(self, steps: Iterable[ScenarioStep]) -> None:
         for step in steps:
             if self._be_here(not step.absent) and not step.absent:
                 self.rest()

@@ -15,8 +15,8 @@ import pytest
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import CORRUPT, EtcdError, Member, NoSpace, Progress, Status, Unhealthy
-from operators.etcd.observe import Observed, Place
+from operators.etcd.client.server import CORRUPT, EndpointStatus, EtcdError, Member, NoSpace, Progress, Unhealthy
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.steps import corruption, maintenance, quorum_recovery
 from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member
 from operators.etcd.steps.data_loss import loss
@@ -39,7 +39,7 @@ def told(reason: str, nodes: Sequence[Node]) -> EtcdCluster:
 
 async def world(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
     """What an operator sees of these members."""
-    answers: list[Status | None] = []
+    answers: list[EndpointStatus | None] = []
     for node in nodes:
         try:
             answers.append(await node.status())
@@ -58,7 +58,7 @@ async def world(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
             async with nodes[number].asked() as server:
                 found[said.member_id] = await server.hash_kv(min(known.revision for known in answers if known))
     places = tuple(
-        Place(number, node.name, pod=pod(node), member=members.get(number), status=said)
+        Instance(number, node.name, pod=pod(node), member=members.get(number), status=said)
         for number, (node, said) in enumerate(zip(nodes, answers, strict=True))
     )
     return Observed(
@@ -285,9 +285,9 @@ def judged(progress: Progress, cluster_id: int) -> str:
     ]
     resource = cluster(3, status={"clusterID": f"{cluster_id:016x}", "members": members})
     places = (
-        Place(0, "demo-0", progress=progress, disk="disk-0"),
-        Place(1, "demo-1", disk="another", recorded="disk-1"),
-        Place(2, "demo-2", disk="another", recorded="disk-2"),
+        Instance(0, "demo-0", progress=progress, disk="disk-0"),
+        Instance(1, "demo-1", disk="another", recorded="disk-1"),
+        Instance(2, "demo-2", disk="another", recorded="disk-2"),
     )
     found = loss(resource, Observed(places=places))
     assert found is not None

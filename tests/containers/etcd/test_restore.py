@@ -27,7 +27,7 @@ from operators.etcd.api.versions import Version, features
 from operators.etcd.backup import bolt, pods, program
 from operators.etcd.backup.volume import read_piece
 from operators.etcd.client.http import Wire
-from operators.etcd.client.server import EtcdError, Status
+from operators.etcd.client.server import EndpointStatus, EtcdError
 from operators.etcd.membership import bootstrap
 from operators.etcd.membership.bootstrap import Closed, New, Start
 from operators.etcd.objects import resources
@@ -86,7 +86,7 @@ class Member:
         found = answer.get("kvs") or ()
         return {base64.b64decode(each["key"]).decode(): base64.b64decode(each.get("value", "")) for each in found}
 
-    async def status(self) -> Status:
+    async def status(self) -> EndpointStatus:
         from operators.etcd.client.gateway import connect
 
         server = connect(self.endpoint, OPEN)
@@ -226,7 +226,7 @@ def _coded(text: bytes) -> str:
     return base64.b64encode(text).decode()
 
 
-def taken(version: str, home: Path, directory: Path) -> tuple[Keys, Status, Obj]:
+def taken(version: str, home: Path, directory: Path) -> tuple[Keys, EndpointStatus, Obj]:
     """What a member held, what it said of itself, and what was said of its snapshot."""
     (directory / "store").mkdir()
     with running(version, home, New()) as member:

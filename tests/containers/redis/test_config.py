@@ -30,7 +30,7 @@ from operators.redis.objects import redis_conf, resources
 from operators.redis.objects.pod import pod as pod_template
 from operators.redis.objects.redis_conf import RESTART, USERS_KEY
 from operators.redis.security import users
-from operators.redis.security.certificates import Mounted, following
+from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
@@ -84,7 +84,7 @@ class Pod:
     def mount_users(self, passwords: Passwords) -> None:
         (self.node.directory / "users" / USERS_KEY).write_text(passwords.text)
 
-    def mount_certificate(self, mounted: Mounted) -> None:
+    def mount_certificate(self, mounted: MountedCertificates) -> None:
         """As the kubelet does: what was there before is gone."""
         for file in (self.node.directory / "tls").iterdir():
             file.unlink()
@@ -316,9 +316,9 @@ def signer(name: str) -> Pair:
     return ca.authority(name, begins=NOW - LIFE, ends=NOW + 10 * LIFE)
 
 
-def issued(by: Pair, *, trusted: tuple[Pair, ...] = ()) -> Mounted:
+def issued(by: Pair, *, trusted: tuple[Pair, ...] = ()) -> MountedCertificates:
     pair = ca.issue(by, "demo", begins=NOW - LIFE, ends=NOW + LIFE, hosts=HOSTS, client=True)
-    return Mounted(pair, tuple(certs.read(each.certificate)[0] for each in (by, *trusted)))
+    return MountedCertificates(pair, tuple(certs.read(each.certificate)[0] for each in (by, *trusted)))
 
 
 def shown(port: int, access: Access) -> str:
@@ -352,7 +352,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
 
         steps = 0
         while True:
-            why, wanted = following(held, original, heard=True, now=NOW)
+            why, wanted = following(held, original, reachable=True, now=NOW)
             if wanted is None:
                 break
             steps += 1

@@ -10,25 +10,25 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from e2e.cluster.redis_servers import Cluster, Redis
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import RedisError
-from operators.redis.topology.cluster_view import View
+from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.slots import Slots
 
 
-async def seen(cluster: Cluster) -> View:
+async def seen(cluster: Cluster) -> ClusterView:
     """By those who answer now; who reads its data does not."""
-    said: dict[str, Said] = {}
+    said: dict[str, NodeReport] = {}
     for node in cluster.nodes:
         with suppress(RedisError):
             if node.alive:
                 said[node.id] = await node.says()
-    return View.of(said, {node.id: node.name for node in cluster.nodes})
+    return ClusterView.of(said, {node.id: node.name for node in cluster.nodes})
 
 
-async def until(cluster: Cluster, holds: Callable[[View], bool], seconds: float = 60) -> list[View]:
+async def until(cluster: Cluster, holds: Callable[[ClusterView], bool], seconds: float = 60) -> list[ClusterView]:
     """All that was seen until something holds; at every moment each slot has an owner."""
-    views: list[View] = []
+    views: list[ClusterView] = []
     deadline = time.monotonic() + seconds
     while True:
         views.append(await seen(cluster))

@@ -21,7 +21,7 @@ from e2e.cluster import binaries, images
 from e2e.cluster.network import free_ports
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
-from operators.etcd.client.server import Access, Endpoint, EtcdError, Server, Status
+from operators.etcd.client.server import Access, Endpoint, EndpointStatus, EtcdError, Server
 from tests.containers.support.providing import provide
 
 NEWEST = "3.6.16"
@@ -70,7 +70,7 @@ class Node:
         finally:
             await server.aclose()
 
-    async def status(self, access: Access = OPEN, host: str = "") -> Status:
+    async def status(self, access: Access = OPEN, host: str = "") -> EndpointStatus:
         async with self.asked(access, host) as server:
             return await server.status()
 

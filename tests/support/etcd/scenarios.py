@@ -24,8 +24,8 @@ from shared.kubernetes.kinds import (
 )
 from shared.testing.harness.scenario import (
     Scenario,
+    ScenarioStep,
     Stage,
-    Step,
     Subject,
     apply,
     at_once,
@@ -67,7 +67,7 @@ BACKUP: Obj = {"backup": {"schedule": "0 * * * *", "retention": 1, "destination"
 STUCK = "ImagePullBackOff"
 
 
-def cluster(size: int, version: str = MIDDLE, **spec: object) -> Step:
+def cluster(size: int, version: str = MIDDLE, **spec: object) -> ScenarioStep:
     return apply(NAME, size=size, version=version, **spec)
 
 
@@ -75,18 +75,18 @@ def member(number: int) -> str:
     return f"{NAME}-{number}"
 
 
-def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> Step:
+def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
     """Something happens to etcd, and nobody tells the operator: it looks again after a while."""
-    return untold(Step(text, lambda stage: act(stage.database)))
+    return untold(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
-def gone(kind: Kind, name: str) -> Step:
+def gone(kind: Kind, name: str) -> ScenarioStep:
     """A person deletes an object, and a pod at once."""
     options = {"gracePeriodSeconds": 0} if kind == POD else {}
     return delete(kind, name, **options)
 
 
-def lost(*numbers: int) -> tuple[Step, ...]:
+def lost(*numbers: int) -> tuple[ScenarioStep, ...]:
     """Pods and their volumes are gone together, as with a node and its disks."""
     steps = []
     for number in numbers:
@@ -97,7 +97,7 @@ def lost(*numbers: int) -> tuple[Step, ...]:
 MUCH_WRITTEN = to_etcd("clients write much", lambda etcd: etcd.written(SNAPSHOT_EACH + 1))
 
 
-def leader_lost() -> Step:
+def leader_lost() -> ScenarioStep:
     """The leader's pod is gone with its volume."""
 
     def act(stage: Stage) -> None:
@@ -108,10 +108,10 @@ def leader_lost() -> Step:
         stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{process.pod}")
         stage.person.delete(POD, stage.namespace, process.pod, gracePeriodSeconds=0)
 
-    return Step("the leader and its volume are lost", act)
+    return ScenarioStep("the leader and its volume are lost", act)
 
 
-def led_by(number: int) -> Step:
+def led_by(number: int) -> ScenarioStep:
     """The lead moves to another member."""
 
     def act(etcd: FakeEtcd) -> None:
@@ -121,34 +121,34 @@ def led_by(number: int) -> Step:
     return to_etcd(f"{member(number)} leads", act)
 
 
-def failing(number: int, why: str = STUCK) -> Step:
+def failing(number: int, why: str = STUCK) -> ScenarioStep:
     """A pod does not start, or not again."""
-    return Step(f"{member(number)}: {why}", lambda stage: stage.database.failing.update({member(number): why}))
+    return ScenarioStep(f"{member(number)}: {why}", lambda stage: stage.database.failing.update({member(number): why}))
 
 
-def unpullable(what: str) -> Step:
+def unpullable(what: str) -> ScenarioStep:
     """An image cannot be pulled, or one pod alone cannot."""
-    return Step(f"{what} cannot be pulled", lambda stage: stage.database.missing.add(what))
+    return ScenarioStep(f"{what} cannot be pulled", lambda stage: stage.database.missing.add(what))
 
 
-def well() -> Step:
+def well() -> ScenarioStep:
     """Nothing keeps pods from starting any more."""
-    return Step("pods are well", lambda stage: stage.database.failing.clear())
+    return ScenarioStep("pods are well", lambda stage: stage.database.failing.clear())
 
 
-def hangs(number: int, *, hung: bool = True) -> Step:
+def hangs(number: int, *, hung: bool = True) -> ScenarioStep:
     return to_etcd(
         f"{member(number)} {'hangs' if hung else 'is well'}", lambda etcd: etcd.hang(member(number), hangs=hung)
     )
 
 
-def cut_off(*, off: bool = True) -> Step:
+def cut_off(*, off: bool = True) -> ScenarioStep:
     return to_etcd(
         f"the operator {'reaches no member' if off else 'reaches members'}", lambda etcd: setattr(etcd, "cut_off", off)
     )
 
 
-def agreed() -> Step:
+def agreed() -> ScenarioStep:
     """A person allows the recovery that the status offers."""
 
     def act(stage: Stage) -> None:
@@ -157,10 +157,10 @@ def agreed() -> Step:
         token = found["status"]["recovery"]["token"]
         stage.person.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
-    return Step("a person allows the recovery", act)
+    return ScenarioStep("a person allows the recovery", act)
 
 
-def kept(file: str) -> Step:
+def kept(file: str) -> ScenarioStep:
     """A snapshot is in the store."""
 
     def act(stage: Stage) -> None:
@@ -169,10 +169,10 @@ def kept(file: str) -> Step:
         made = {"metadata": {"name": "snapshots", "namespace": stage.namespace}, "spec": spec}
         stage.person.create(PERSISTENT_VOLUME_CLAIM, made)
 
-    return Step(f"{file} is kept", act)
+    return ScenarioStep(f"{file} is kept", act)
 
 
-def complete() -> Step:
+def complete() -> ScenarioStep:
     """The snapshots that were asked for are taken."""
 
     def act(stage: Stage) -> None:
@@ -181,10 +181,10 @@ def complete() -> Step:
             name = backup["metadata"]["name"]
             stage.person.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
 
-    return Step("snapshots are complete", act)
+    return ScenarioStep("snapshots are complete", act)
 
 
-def given_password(password: str = "one", former: str = "") -> Step:
+def given_password(password: str = "one", former: str = "") -> ScenarioStep:
     texts = {"password": password} | ({"previousPassword": former} if former else {})
     return create(SECRET, "root", data={key: base64.b64encode(text.encode()).decode() for key, text in texts.items()})
 

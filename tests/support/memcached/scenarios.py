@@ -10,8 +10,8 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.harness.scenario import (
     Scenario,
+    ScenarioStep,
     Stage,
-    Step,
     Subject,
     apply,
     at_once,
@@ -55,15 +55,15 @@ def users(password: str) -> Obj:
     return data
 
 
-def given_users(password: str = "one") -> Step:
+def given_users(password: str = "one") -> ScenarioStep:
     return create(SECRET, "cache-users", data=users(password))
 
 
-def given_certificate() -> Step:
+def given_certificate() -> ScenarioStep:
     return create(SECRET, "cache-tls", data=tls_secret(certificate())["data"])
 
 
-def renewed_certificate() -> Step:
+def renewed_certificate() -> ScenarioStep:
     """The Secret has another certificate, and the kubelet brings it to the servers."""
     new = certificate("renewed")
 
@@ -71,7 +71,7 @@ def renewed_certificate() -> Step:
         stage.database.files = new
         stage.person.merge(SECRET, stage.namespace, "cache-tls", {"data": tls_secret(new)["data"]})
 
-    return untold(Step("the certificate is renewed", act))
+    return untold(ScenarioStep("the certificate is renewed", act))
 
 
 # Where servers do not matter there are none: replacing them is many writes of the same kind.

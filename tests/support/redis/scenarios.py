@@ -25,13 +25,13 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.pki.ca import fulfil
-from shared.pki.rotation import Order
+from shared.pki.rotation import CertificateOrder
 from shared.testing.api_server.kinds import CUSTOM, Served
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import (
     Scenario,
+    ScenarioStep,
     Stage,
-    Step,
     Subject,
     apply,
     at_once,
@@ -66,11 +66,11 @@ DISKS: Obj = {"storage": {"size": "1Gi"}}
 STUCK = "ImagePullBackOff"
 
 
-def cluster(replicas: int = 6, version: str = OLD, **spec: object) -> Step:
+def cluster(replicas: int = 6, version: str = OLD, **spec: object) -> ScenarioStep:
     return apply(NAME, replicas=replicas, version=version, **{**DISKS, **spec})
 
 
-def in_memory(replicas: int = 6, version: str = OLD, **spec: object) -> Step:
+def in_memory(replicas: int = 6, version: str = OLD, **spec: object) -> ScenarioStep:
     """The same without volumes."""
     return apply(NAME, replicas=replicas, version=version, **spec)
 
@@ -79,18 +79,18 @@ def node(number: int) -> str:
     return f"{NAME}-{number}"
 
 
-def to_redis(text: str, act: Callable[[FakeRedis], object]) -> Step:
+def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:
     """Something happens to Redis, and nobody tells the operator: it looks again after a while."""
-    return untold(Step(text, lambda stage: act(stage.database)))
+    return untold(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
-def gone(kind: Kind, name: str) -> Step:
+def gone(kind: Kind, name: str) -> ScenarioStep:
     """A person deletes an object, and a pod at once."""
     options = {"gracePeriodSeconds": 0} if kind == POD else {}
     return delete(kind, name, **options)
 
 
-def lost(*numbers: int) -> tuple[Step, ...]:
+def lost(*numbers: int) -> tuple[ScenarioStep, ...]:
     """Pods and their volumes are gone together, as with a node and its disks."""
     steps = []
     for number in numbers:
@@ -98,12 +98,12 @@ def lost(*numbers: int) -> tuple[Step, ...]:
     return at_once(*steps)
 
 
-def all_pods_gone(count: int = 6) -> tuple[Step, ...]:
+def all_pods_gone(count: int = 6) -> tuple[ScenarioStep, ...]:
     """All at once: each comes back at another address, where nobody looks for it."""
     return at_once(*(gone(POD, node(number)) for number in range(count)))
 
 
-def addresses_swapped() -> Step:
+def addresses_swapped() -> ScenarioStep:
     """All pods of two clusters are gone at once, and each comes back where one of the other cluster was."""
 
     def act(stage: Stage) -> None:
@@ -115,7 +115,7 @@ def addresses_swapped() -> Step:
         for pod in pods:
             stage.person.delete(POD, stage.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
 
-    return Step("two clusters swap their addresses", act)
+    return ScenarioStep("two clusters swap their addresses", act)
 
 
 def _shard(stage: Stage) -> tuple[str, list[str]]:
@@ -127,7 +127,7 @@ def _shard(stage: Stage) -> tuple[str, list[str]]:
     raise AssertionError("no master has a replica")
 
 
-def master_lost(*, with_replicas: bool = False) -> Step:
+def master_lost(*, with_replicas: bool = False) -> ScenarioStep:
     """A master's pod is gone with its volume, if it has one."""
 
     def act(stage: Stage) -> None:
@@ -138,36 +138,36 @@ def master_lost(*, with_replicas: bool = False) -> Step:
                 stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{pod}")
             stage.person.delete(POD, stage.namespace, pod, gracePeriodSeconds=0)
 
-    return Step(f"a master is lost{' with its replicas' if with_replicas else ''}", act)
+    return ScenarioStep(f"a master is lost{' with its replicas' if with_replicas else ''}", act)
 
 
-def hangs(number: int, *, hung: bool = True) -> Step:
+def hangs(number: int, *, hung: bool = True) -> ScenarioStep:
     return to_redis(
         f"{node(number)} {'hangs' if hung else 'is well'}", lambda redis: redis.hang(node(number), hangs=hung)
     )
 
 
-def lags(number: int) -> Step:
+def lags(number: int) -> ScenarioStep:
     """A replica gets nothing from its master any more."""
     return to_redis(f"{node(number)} lags", lambda redis: redis.lagging.add(node(number)))
 
 
-def cut_off(*, off: bool = True) -> Step:
+def cut_off(*, off: bool = True) -> ScenarioStep:
     return to_redis(
         f"the operator {'reaches no node' if off else 'reaches nodes'}", lambda redis: setattr(redis, "cut_off", off)
     )
 
 
-def failing(number: int, why: str = STUCK) -> Step:
+def failing(number: int, why: str = STUCK) -> ScenarioStep:
     """A pod does not start, or not again."""
-    return Step(f"{node(number)}: {why}", lambda stage: stage.database.failing.update({node(number): why}))
+    return ScenarioStep(f"{node(number)}: {why}", lambda stage: stage.database.failing.update({node(number): why}))
 
 
-def unpullable(tag: str) -> Step:
-    return Step(f"{tag} cannot be pulled", lambda stage: stage.database.missing.add(tag))
+def unpullable(tag: str) -> ScenarioStep:
+    return ScenarioStep(f"{tag} cannot be pulled", lambda stage: stage.database.missing.add(tag))
 
 
-def well() -> Step:
+def well() -> ScenarioStep:
     """Nothing keeps pods from starting, and nodes from following, any more."""
 
     def act(redis: FakeRedis) -> None:
@@ -178,7 +178,7 @@ def well() -> Step:
     return to_redis("all is well", act)
 
 
-def agreed() -> Step:
+def agreed() -> ScenarioStep:
     """A person allows the recovery that the status offers."""
 
     def act(stage: Stage) -> None:
@@ -187,14 +187,14 @@ def agreed() -> Step:
         token = found["status"]["recovery"]["token"]
         stage.person.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
-    return Step("a person allows the recovery", act)
+    return ScenarioStep("a person allows the recovery", act)
 
 
-def given_password(password: str = "one") -> Step:
+def given_password(password: str = "one") -> ScenarioStep:
     return create(SECRET, "secret", data=_encoded(password=password))
 
 
-def other_password(password: str) -> Step:
+def other_password(password: str) -> ScenarioStep:
     """The Secret has another password, and the operator looks again."""
     return untold(edit(SECRET, {"data": _encoded(password=password)}, "secret"))
 
@@ -211,24 +211,24 @@ TLS: Obj = {"tls": {"mode": "secret", "secretName": "certificate"}}
 def _certificate(authority: str) -> dict[str, str]:
     """What a Secret holds that an authority of this name vouches for; the same in every world, whatever its time."""
     begins, ends = NOW - timedelta(days=1), NOW + timedelta(days=89)
-    root = fulfil(Order(authority, (), begins, None, None, NOW + timedelta(days=1799))).authority
+    root = fulfil(CertificateOrder(authority, (), begins, None, None, NOW + timedelta(days=1799))).authority
     hosts = (f"*.{NAME}.default.svc", f"{NAME}-client.default.svc", "localhost")
-    made = fulfil(Order("server", hosts, begins, ends, root, None, client=True)).serving
+    made = fulfil(CertificateOrder("server", hosts, begins, ends, root, None, client=True)).serving
     assert root
     assert made
     return {"tls.crt": made.certificate, "tls.key": made.key, "ca.crt": root.certificate}
 
 
-def given_certificate(authority: str = "first") -> Step:
+def given_certificate(authority: str = "first") -> ScenarioStep:
     return create(SECRET, "certificate", type="kubernetes.io/tls", data=_encoded(**_certificate(authority)))
 
 
-def other_certificate(authority: str) -> Step:
+def other_certificate(authority: str) -> ScenarioStep:
     """Another authority vouches for the nodes, and the operator looks again."""
     return untold(edit(SECRET, {"data": _encoded(**_certificate(authority))}, "certificate"))
 
 
-def assigned(slots: int) -> Step:
+def assigned(slots: int) -> ScenarioStep:
     """A fourth master takes so many slots from the first one."""
 
     def act(stage: Stage) -> None:
@@ -237,7 +237,7 @@ def assigned(slots: int) -> Step:
         given = {"type": "AssignReceive", "assignStrategies": [{"slots": slots, "fromReplicas": giver}]}
         cluster(8, updateStrategy=given).act(stage)
 
-    return Step(f"a fourth master takes {slots} slots from the first", act)
+    return ScenarioStep(f"a fourth master takes {slots} slots from the first", act)
 
 
 SCENARIOS = (

@@ -15,6 +15,7 @@ from operators.etcd.client.server import (
     Alarm,
     Denied,
     Endpoint,
+    EndpointStatus,
     EtcdError,
     HashKV,
     Member,
@@ -22,7 +23,6 @@ from operators.etcd.client.server import (
     NoLeader,
     Progress,
     Server,
-    Status,
     Unreachable,
 )
 from operators.etcd.membership.bootstrap import REFUSED
@@ -42,7 +42,7 @@ OPTIONS = parse_options("etcd-operator", "etcd", [], {})
 class Voice:
     """One member's server: what it answers, or why it does not."""
 
-    status_: Status | EtcdError
+    status_: EndpointStatus | EtcdError
     members_: Members | EtcdError = field(default_factory=lambda: NoLeader("no leader"))
     remembered: Members | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
     progress_: Progress | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
@@ -89,10 +89,12 @@ class Voice:
         self.asked.append("closed")
 
 
-def status(number: int, *, leader: int = 0, cluster_id: int = CLUSTER_ID, errors: tuple[str, ...] = ()) -> Status:
+def status(
+    number: int, *, leader: int = 0, cluster_id: int = CLUSTER_ID, errors: tuple[str, ...] = ()
+) -> EndpointStatus:
     term = index = 7
     voice = member_id(leader) if leader >= 0 else 0
-    return Status(cluster_id, member_id(number), voice, "3.6.8", 10, term, index, index, 9, 9, errors=errors)
+    return EndpointStatus(cluster_id, member_id(number), voice, "3.6.8", 10, term, index, index, 9, 9, errors=errors)
 
 
 def listed(*numbers: int, cluster_id: int = CLUSTER_ID) -> Members:
@@ -239,7 +241,7 @@ async def test_an_empty_disk_is_read_from_etcds_last_words() -> None:
     around.pod(1, said=f'"error":"{REFUSED} \\"demo-1\\" in the initial cluster configuration"')
     around.pod(2, said='"error":"something else"')
     seen = await around.observe(None, Voice(Unreachable("…")), Voice(Unreachable("…")))
-    assert [place.barren for place in seen.places] == [False, True, False]
+    assert [place.empty_data_dir for place in seen.places] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from operators.etcd.client.commands import Remove
 from operators.etcd.client.server import Alarm
 from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.kinds import Obj
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, VOTER, At, acts, cluster, member_id, plan, seen
 
@@ -97,14 +97,14 @@ def test_with_tls_clients_are_told_so() -> None:
 def test_who_is_missing_and_why_is_said(at: At, leader: int, told: str) -> None:
     resource = cluster()
     made = plan(resource, seen(resource, VOTER, at, VOTER, leader=leader))
-    assert made.verdict.progress is Progress.UNDERWAY
+    assert made.verdict.progress is Progress.PROGRESSING
     assert told in made.verdict.message
     assert acts(made.actions) == []
 
 
 def test_a_secret_that_is_missing_is_waited_for() -> None:
     resource = cluster()
-    problem = Problem("SecretMissing", "There is no Secret root.")
+    problem = SecretProblem("SecretMissing", "There is no Secret root.")
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, secrets=Secrets(problem)))
     assert (made.verdict.reason, made.verdict.progress) == ("SecretMissing", Progress.WAITING)
     assert made.status["readyMembers"] == 3, "what runs is reported all the same"
@@ -160,7 +160,7 @@ PLACES = st.builds(
     leaving=st.booleans(),
     trouble=st.sampled_from(["", "CrashLoopBackOff: x"]),
     disk=st.sampled_from([None, "another", ""]),
-    barren=st.booleans(),
+    empty_data_dir=st.booleans(),
     old=st.booleans(),
     applied=st.sampled_from([1000, 500]),
 )

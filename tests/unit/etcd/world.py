@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.client.server import Member, Status
+from operators.etcd.client.server import EndpointStatus, Member
 from operators.etcd.membership import bootstrap
 from operators.etcd.membership.bootstrap import REFUSED, Closed, Start
 from operators.etcd.membership.layout import layout
 from operators.etcd.objects import pod as template
 from operators.etcd.objects import resources
-from operators.etcd.observe import Observed, Place, is_barren
+from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.plan import Planner
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.settings import Settings
@@ -69,7 +69,7 @@ class At:
         up: whether its server takes part; ready: whether the kubelet finds it ready (None: if it is up).
         pod: whether there is one; runs: whether etcd's process runs in it (None: if it is up).
         disk: UID of its volume (None: the recorded one; empty: there is none).
-        barren: whether etcd ended there for its disk was empty.
+        empty_data_dir: whether etcd ended there for its disk was empty.
         old: whether its pod was made of an earlier template; start: what the template said of empty disks then.
         applied: index of Raft's log; the leader's is 1000.
     """
@@ -85,7 +85,7 @@ class At:
     trouble: str = ""
     disk: str | None = None
     recorded: str | None = None
-    barren: bool = False
+    empty_data_dir: bool = False
     old: bool = False
     start: Start | None = None
     applied: int = 1000
@@ -144,7 +144,7 @@ def _member(resource: EtcdCluster, number: int, spot: At) -> Member:
 
 def _place(
     resource: EtcdCluster, number: int, spot: At, leader: int | None, known: bool, recorded: dict[str, Any]
-) -> Place:
+) -> Instance:
     name, memory = f"demo-{number}", resource.spec.storage.medium == "Memory"
     before = recorded.get(name)
     own = before is not None and (not spot.member or before.id == (spot.id or member_id(number)))
@@ -158,8 +158,8 @@ def _place(
     if spot.up:
         voice = member_id(leader) if leader is not None else 0
         index = spot.applied
-        status = Status(CLUSTER_ID, member_id(number), voice, spot.version, 10, 2, index, index, 4096, 2048)
-    return Place(
+        status = EndpointStatus(CLUSTER_ID, member_id(number), voice, spot.version, 10, 2, index, index, 4096, 2048)
+    return Instance(
         number,
         name,
         pod=Pod.of(pod_obj, container="etcd") if spot.pod else None,
@@ -170,7 +170,7 @@ def _place(
         error="" if spot.up or not spot.pod else spot.error,
         disk=disk if not memory or spot.pod else "",
         recorded=written,
-        barren=is_barren(pod_obj),
+        empty_data_dir=has_empty_data_dir(pod_obj),
     )
 
 
@@ -180,7 +180,7 @@ def _pod(resource: EtcdCluster, number: int, spot: At, *, ready: bool, runs: boo
         reason, _, message = spot.trouble.partition(": ")
         state = {"waiting": {"reason": reason, "message": message}}
     container: Obj = {"name": "etcd", "ready": ready, "state": state}
-    if spot.barren:
+    if spot.empty_data_dir:
         container["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting etcd"}}
         container["lastState"] = {"terminated": {"message": f'"error":"{REFUSED} \\"demo-{number}\\" in the …"'}}
     metadata: Obj = {"name": f"demo-{number}", "namespace": "default", "uid": uid, "creationTimestamp": spot.made}
@@ -207,7 +207,7 @@ def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, 
     return made
 
 
-def _with_template(place: Place, stateful_set: Obj, digest: str, spot: At) -> Place:
+def _with_template(place: Instance, stateful_set: Obj, digest: str, spot: At) -> Instance:
     if place.pod_obj is None:
         return place
     made = stateful_set["spec"]["template"]

@@ -75,7 +75,7 @@ def test_none_wanted_and_none_there_is_ready() -> None:
 )
 def test_what_is_under_way_has_a_name_until_it_is_over(before: str, seen: Observed, reason: str, message: str) -> None:
     made = plan(resource(phase=before, observed=1), seen)
-    assert made.verdict.progress is Progress.UNDERWAY
+    assert made.verdict.progress is Progress.PROGRESSING
     assert made.verdict.reason == made.status["phase"] == reason
     assert made.verdict.message.startswith(message)
     assert made.verdict.warning is (reason == "Degraded")
@@ -120,7 +120,7 @@ def test_paused_reports_and_touches_nothing() -> None:
 def test_a_contradiction_that_came_past_admission_changes_nothing() -> None:
     made = plan(resource(memoryMB=8, maxItemSizeMB=8, phase="Running"), world(*THREE))
     assert made.actions == ()
-    assert made.verdict.progress is Progress.STALLED
+    assert made.verdict.progress is Progress.BLOCKED
     assert "spec.maxItemSizeMB: 8" in made.verdict.message
     assert made.verdict.message.endswith("Nothing was changed.")
     assert len(made.status["servers"]) == 3, "what runs is reported all the same"

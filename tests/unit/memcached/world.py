@@ -8,7 +8,7 @@ from typing import Any
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.resources import WORKLOADS
-from operators.memcached.observe import Crew, Observed
+from operators.memcached.observe import Observed, Workload
 from operators.memcached.plan import Planner
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
@@ -56,10 +56,10 @@ def workload(replicas: int = 3, *, updated: int | None = None, seen: bool = True
     }
 
 
-def crew(kind: str, *pods: Pod, **counts: Any) -> Crew:
+def crew(kind: str, *pods: Pod, **counts: Any) -> Workload:
     """A workload with these pods, whose controller has counted them."""
     counts.setdefault("replicas", sum(not pod.leaving for pod in pods))
-    return Crew(WORKLOADS[kind], workload(**counts), pods)
+    return Workload(WORKLOADS[kind], workload(**counts), pods)
 
 
 def world(*pods: Pod, **counts: Any) -> Observed:
@@ -67,7 +67,7 @@ def world(*pods: Pod, **counts: Any) -> Observed:
     return Observed(crew("Deployment", *pods, **counts))
 
 
-EMPTY = Observed(Crew(WORKLOADS["Deployment"]))
+EMPTY = Observed(Workload(WORKLOADS["Deployment"]))
 
 
 def plan(resource: Memcached, seen: Observed, **options: Any) -> Plan:

@@ -117,13 +117,13 @@ def three(**spec: Any) -> Kubernetes:
     return around
 
 
-def voices(*ids: str) -> dict[str, Voice]:
+def reachable_nodes(*ids: str) -> dict[str, Voice]:
     return {f"a{number}": Voice(each) for number, each in enumerate(ids)}
 
 
 async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
     around = three()
-    asked = voices(*(node_id(n) for n in range(3)))
+    asked = reachable_nodes(*(node_id(n) for n in range(3)))
     seen = await around.observe(**asked)
     assert [(place.name, place.id, place.disk) for place in seen.places] == [
         (f"demo-{n}", node_id(n), f"disk-{n}") for n in range(3)
@@ -136,7 +136,7 @@ async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
     ("error", "denied"), [(Unreachable("no route"), False), (Denied("WRONGPASS"), True), (Loading("LOADING"), False)]
 )
 async def test_one_that_does_not_answer_is_a_place_with_an_error(error: RedisError, denied: bool) -> None:
-    asked = voices(node_id(0), "", node_id(2)) | {"a1": Voice(error=error)}
+    asked = reachable_nodes(node_id(0), "", node_id(2)) | {"a1": Voice(error=error)}
     seen = await three().observe(**asked)
     place = seen.places[1]
     assert (place.said, place.error, place.denied) == (None, str(error), denied)
@@ -159,7 +159,7 @@ async def test_a_new_node_is_heard_if_it_is_the_pod_s_address_still() -> None:
     around.pod(1, now="10.0.0.9")
     around.pod(2)
     around.person.delete(POD, "default", "demo-2", gracePeriodSeconds=0)
-    seen = await around.observe(**voices(node_id(0), node_id(1), node_id(2)))
+    seen = await around.observe(**reachable_nodes(node_id(0), node_id(1), node_id(2)))
     assert [place.id for place in seen.places] == [node_id(0), "", ""]
     assert [place.error for place in seen.places[1:]] == [ELSEWHERE, ELSEWHERE]
 
@@ -170,19 +170,19 @@ async def test_another_cluster_s_node_at_an_old_address_is_not_heard() -> None:
     for number in range(3):
         around.pod(number, now="10.0.0.9" if number == 1 else None)
         around.volume(number)
-    seen = await around.observe(**voices(node_id(0), "f" * 40, node_id(2)))
+    seen = await around.observe(**reachable_nodes(node_id(0), "f" * 40, node_id(2)))
     assert (seen.places[1].said, seen.places[1].error) == (None, ELSEWHERE)
     assert not seen.lost(node_id(1)), "nothing is known of it"
 
 
 async def test_a_node_that_answers_at_two_addresses_is_where_it_is_recorded() -> None:
-    seen = await three().observe(**voices(node_id(0), node_id(0), node_id(2)))
+    seen = await three().observe(**reachable_nodes(node_id(0), node_id(0), node_id(2)))
     assert [place.id for place in seen.places] == [node_id(0), "", node_id(2)]
 
 
 async def test_a_node_that_is_where_it_was_is_heard_without_asking_kubernetes() -> None:
     around = three()
-    await around.observe(**voices(*(node_id(n) for n in range(3))))
+    await around.observe(**reachable_nodes(*(node_id(n) for n in range(3))))
     assert [path for path in around.read if "secrets" not in path] == []
 
 
@@ -193,13 +193,13 @@ async def test_a_disk_that_seems_to_be_another_is_looked_at_live(exists: bool) -
     for number in range(3):
         around.pod(number)
         around.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
-    seen = await around.observe(**voices(node_id(0), "", node_id(2)) | {"a1": Voice(error=Unreachable("…"))})
+    seen = await around.observe(**reachable_nodes(node_id(0), "", node_id(2)) | {"a1": Voice(error=Unreachable("…"))})
     assert seen.places[1].disk not in ("another", "disk-1")
     assert seen.lost(node_id(1)) is exists
 
 
 async def test_another_node_on_the_same_disk_tells_that_the_former_one_is_gone() -> None:
-    seen = await three().observe(**voices(node_id(0), node_id(1, 1), node_id(2)))
+    seen = await three().observe(**reachable_nodes(node_id(0), node_id(1, 1), node_id(2)))
     assert seen.places[1].id == node_id(1, 1)
     assert seen.lost(node_id(1))
     assert not seen.lost(node_id(1, 1))

@@ -19,7 +19,7 @@ from operators.redis.steps.rebalance import wanted
 from operators.redis.steps.scaling import masters
 from operators.redis.topology.slots import Slots
 from shared.kubernetes.kinds import Obj
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
@@ -62,7 +62,7 @@ def test_paused_reports_and_touches_nothing() -> None:
 
 def test_a_spec_that_contradicts_itself_changes_nothing() -> None:
     made = planned(*formed(), replicasPerMaster=2, replicas=6)
-    assert (made.verdict.reason, made.verdict.progress, made.actions) == ("InvalidSpec", Progress.STALLED, ())
+    assert (made.verdict.reason, made.verdict.progress, made.actions) == ("InvalidSpec", Progress.BLOCKED, ())
 
 
 def test_the_data_of_another_cluster_is_left_alone() -> None:
@@ -76,7 +76,7 @@ def test_the_data_of_another_cluster_is_left_alone() -> None:
 
 
 def test_a_config_map_that_is_missing_is_waited_for() -> None:
-    problem = Problem("ConfigMapMissing", "There is no ConfigMap c.")
+    problem = SecretProblem("ConfigMapMissing", "There is no ConfigMap c.")
     resource = cluster(begun=False, replicas=6, phase="", pod=[{"configmap": "c"}])
     made = plan(resource, seen(resource, stateful_set=False, config=ConfigTemplate(problem=problem)))
     assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == (
@@ -260,7 +260,7 @@ def test_no_view_leads_to_a_loss(found: tuple[RedisCluster, Observed]) -> None:
         event(kind)
     disagree = agreement(resource, view_of).settled
     for call in of(made.actions, "Forget"):
-        assert call.id not in view_of.heard, "nobody who answers is forgotten"
+        assert call.id not in view_of.reachable, "nobody who answers is forgotten"
         if resource.formed and not allowed(resource):
             assert not view.slots_of(call.id), "nor who owns slots"
             assert not view.replicas_of(call.id)

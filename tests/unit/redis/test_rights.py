@@ -12,7 +12,7 @@ from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.kinds import STORAGE_CLASS
 from shared.testing.api_server.request_log import Write
 from shared.testing.faults import CALL
-from shared.testing.harness.scenario import Scenario, Step
+from shared.testing.harness.scenario import Scenario, ScenarioStep
 from shared.testing.harness.scenario_runner import Play, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
@@ -38,14 +38,14 @@ PLAYED = {
 GROWING = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
 
 
-def on_disks(size: str, **budget: object) -> Step:
+def on_disks(size: str, **budget: object) -> ScenarioStep:
     return cluster(storage={"size": size, "storageClassName": "fast"}, podDisruptionBudget=budget)
 
 
 GROWN = Scenario(
     "larger volumes, and another budget",
     given=(
-        Step("a class that grows", lambda stage: stage.person.create(STORAGE_CLASS, GROWING)),
+        ScenarioStep("a class that grows", lambda stage: stage.person.create(STORAGE_CLASS, GROWING)),
         on_disks("1Gi", maxUnavailable=1),
     ),
     steps=(on_disks("2Gi", maxUnavailable=2), on_disks("2Gi", minAvailable=4)),

@@ -10,11 +10,11 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import RecordedNode
-from operators.redis.client.responses import Node, Said
+from operators.redis.client.responses import Node, NodeReport
 from operators.redis.objects import resources
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.objects.resources import CONFIG_MARK, USERS_MARK
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.plan import Planner
 from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
@@ -189,13 +189,13 @@ def _container(image: str = "example.com/redis:8.0.2") -> Obj:
     return {"name": resources.CONTAINER, "image": image}
 
 
-def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Place:
+def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instance:
     spot, name = at[number], f"demo-{number}"
     disk = spot.disk if spot.disk is not None else f"disk-{number}"
     pod_obj = _pod(resource, number, spot, disk) if spot.pod else None
     recorded = next((known for known in resource.recorded_nodes if known.name == name), None)
     said = said_of(at, number) if spot.up and spot.pod else None
-    return Place(
+    return Instance(
         number,
         name,
         pod=Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None,
@@ -208,11 +208,11 @@ def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Place:
     )
 
 
-def said_of(at: tuple[At, ...], number: int) -> Said:
+def said_of(at: tuple[At, ...], number: int) -> NodeReport:
     """What the node at a place says."""
     spot = at[number]
     lines = [_line(at, number, other) for other in range(len(at)) if _knows(at, number, other)]
-    return Said(
+    return NodeReport(
         node_id(number, spot.life),
         version=spot.version,
         nodes=tuple(lines),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from operators.etcd.backup.s3 import Bucket, Place
-from operators.etcd.backup.store import Store
+from operators.etcd.backup.s3 import Bucket, BucketLocation
+from operators.etcd.backup.store import SnapshotStore
 from operators.etcd.backup.volume import Volume
 from tests.support.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore, object_store
 
@@ -25,7 +25,7 @@ def objects() -> Iterator[ObjectStore]:
 async def bucket_of(objects: ObjectStore, bucket: str, **place: str) -> AsyncIterator[Bucket]:
     """A bucket as our own code sees it."""
     given = {"endpoint": objects.url, "region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY} | place
-    store = await Bucket(Place(bucket, **given)).open()
+    store = await Bucket(BucketLocation(bucket, **given)).open()
     try:
         yield store
     finally:
@@ -33,7 +33,7 @@ async def bucket_of(objects: ObjectStore, bucket: str, **place: str) -> AsyncIte
 
 
 @pytest.fixture(params=["volume", "s3"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, objects: ObjectStore) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path, objects: ObjectStore) -> AsyncIterator[SnapshotStore]:
     """A place for snapshots: what holds, holds for each."""
     if request.param == "volume":
         yield Volume(tmp_path, "etcd/orders")

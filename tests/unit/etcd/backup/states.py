@@ -10,7 +10,7 @@ from typing import Any
 from operators.etcd.api.backup import SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
-from operators.etcd.client.server import Status
+from operators.etcd.client.server import EndpointStatus
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
 
@@ -39,7 +39,7 @@ def backup(status: Obj | None = None, *, name: str = "nightly", scheduled: bool 
     return EtcdBackup.parse({"metadata": metadata, "spec": given, "status": status or {}})
 
 
-def said_by(number: int, *, leader: int = 0, applied: int = 1000, **more: Any) -> Status:
+def said_by(number: int, *, leader: int = 0, applied: int = 1000, **more: Any) -> EndpointStatus:
     """What a member says of itself.
 
     Args:
@@ -48,7 +48,7 @@ def said_by(number: int, *, leader: int = 0, applied: int = 1000, **more: Any) -
     voice = member_id(leader) if leader >= 0 else 0
     given = {"cluster_id": CLUSTER_ID, "member_id": member_id(number), **more}
     cluster_id, own = given.pop("cluster_id"), given.pop("member_id")
-    return Status(cluster_id, own, voice, "3.6.8", 10, 2, applied, applied, 4096, 2048, **given)
+    return EndpointStatus(cluster_id, own, voice, "3.6.8", 10, 2, applied, applied, 4096, 2048, **given)
 
 
 def snapshot_pod(

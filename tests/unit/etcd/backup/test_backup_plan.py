@@ -10,12 +10,12 @@ import pytest
 
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup import pods, program
-from operators.etcd.backup.observe import Observed, Source, choose
+from operators.etcd.backup.observe import Observed, SnapshotSource, choose
 from operators.etcd.backup.plan import ATTEMPTS, BACKOFF, Planner
 from operators.etcd.client.server import CORRUPT
 from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import Obj
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Delete, Plan
 from shared.status import conditions
 from shared.status.verdict import Progress
@@ -34,7 +34,7 @@ from tests.unit.etcd.backup.states import (
 )
 from tests.unit.etcd.world import NOW, SETTINGS, UID, cluster, member_id
 
-SOURCES = tuple(Source(f"demo-{n}", said_by(n)) for n in range(3))
+SOURCES = tuple(SnapshotSource(f"demo-{n}", said_by(n)) for n in range(3))
 READY = Observed(cluster=cluster(), sources=SOURCES)
 """Everything is there, and nothing was begun."""
 
@@ -111,9 +111,9 @@ def test_a_pod_that_never_starts_is_given_up() -> None:
 @pytest.mark.parametrize(
     "seen",
     [
-        Observed(problem=Problem("ClusterMissing", "there is no EtcdCluster demo.")),
-        Observed(cluster=cluster(), problem=Problem("VolumeMissing", "there is no claim.")),
-        Observed(cluster=cluster(), problem=Problem("SecretMissing", "there is no Secret.")),
+        Observed(problem=SecretProblem("ClusterMissing", "there is no EtcdCluster demo.")),
+        Observed(cluster=cluster(), problem=SecretProblem("VolumeMissing", "there is no claim.")),
+        Observed(cluster=cluster(), problem=SecretProblem("SecretMissing", "there is no Secret.")),
     ],
 )
 def test_what_is_missing_is_waited_for_and_named(seen: Observed) -> None:
@@ -129,14 +129,14 @@ def test_what_is_missing_is_waited_for_and_named(seen: Observed) -> None:
     ("sources", "said"),
     [
         ((), "none has a pod."),
-        ((Source("demo-0", said_by(0, learner=True)),), "none is a sound voter of it."),
+        ((SnapshotSource("demo-0", said_by(0, learner=True)),), "none is a sound voter of it."),
         (
-            (Source("demo-0", error="no route"), Source("demo-1", error="refused")),
+            (SnapshotSource("demo-0", error="no route"), SnapshotSource("demo-1", error="refused")),
             "demo-0: no route; demo-1: refused.",
         ),
     ],
 )
-def test_a_cluster_of_which_nobody_can_give_one_is_waited_for(sources: tuple[Source, ...], said: str) -> None:
+def test_a_cluster_of_which_nobody_can_give_one_is_waited_for(sources: tuple[SnapshotSource, ...], said: str) -> None:
     made = plan(dataclasses.replace(READY, sources=sources))
     assert (made.actions, made.verdict.reason, made.requeue) == ((), "NoMember", 10.0)
     assert made.verdict.message == f"No member of EtcdCluster demo can give a snapshot: {said}"
@@ -144,13 +144,13 @@ def test_a_cluster_of_which_nobody_can_give_one_is_waited_for(sources: tuple[Sou
 
 def test_an_operator_that_does_not_know_its_image_says_so() -> None:
     made = plan(READY, settings=Settings("etcd-operator", "etcd"))
-    assert (made.actions, made.verdict.reason, made.verdict.progress) == ((), "NoAgentImage", Progress.STALLED)
+    assert (made.actions, made.verdict.reason, made.verdict.progress) == ((), "NoAgentImage", Progress.BLOCKED)
 
 
 def test_a_spec_that_contradicts_itself_takes_none() -> None:
     resource = EtcdBackup.parse(backup().obj | {"spec": {"clusterName": "demo", "destination": {}}})
     made = plan(READY, resource)
-    assert (made.actions, made.verdict.reason, made.verdict.progress) == ((), "InvalidSpec", Progress.STALLED)
+    assert (made.actions, made.verdict.reason, made.verdict.progress) == ((), "InvalidSpec", Progress.BLOCKED)
     assert "give either volume or s3" in made.verdict.message
 
 
@@ -215,7 +215,7 @@ def test_what_is_over_stays_as_it_is(phase: str) -> None:
     assert made.actions == ()
     assert made.status == {"phase": phase, "attempts": 2, "completedAt": ENDED}
     assert (made.verdict.reason, made.verdict.message) == ("StoreFull", "As it was.")
-    assert made.verdict.progress is (Progress.DONE if phase == "Complete" else Progress.STALLED)
+    assert made.verdict.progress is (Progress.DONE if phase == "Complete" else Progress.BLOCKED)
     assert made.requeue is None
 
 
@@ -247,7 +247,7 @@ def test_after_a_failure_the_next_try_waits_and_then_the_former_pod_goes(attempt
 def test_the_third_failure_is_the_last() -> None:
     seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=ATTEMPTS, **failed()))
     made = plan(seen)
-    assert (made.actions, made.verdict.progress) == ((), Progress.STALLED)
+    assert (made.actions, made.verdict.progress) == ((), Progress.BLOCKED)
     assert (made.status["phase"], made.status["attempts"], made.status["completedAt"]) == ("Failed", 3, ENDED)
     told = "The volume is full. It was tried 3 times; make another EtcdBackup once that is mended."
     assert (made.verdict.reason, made.verdict.message) == ("StoreFull", told)
@@ -323,7 +323,7 @@ def alarmed(number: int) -> Any:
     ],
 )
 def test_who_gives_the_snapshot(said: list[Any], chosen: str | None) -> None:
-    sources = tuple(Source(f"demo-{n}", each, "" if each else "away") for n, each in enumerate(said))
+    sources = tuple(SnapshotSource(f"demo-{n}", each, "" if each else "away") for n, each in enumerate(said))
     found = choose(cluster(), sources)
     assert (found.name if found else None) == chosen
 
@@ -333,7 +333,7 @@ def test_of_a_cluster_that_is_not_recorded_yet_none_is_taken() -> None:
 
 
 def test_a_snapshot_without_a_quorum_comes_with_a_caution() -> None:
-    sources = (Source("demo-0", said_by(0, leader=-1)), Source("demo-1", error="away"))
+    sources = (SnapshotSource("demo-0", said_by(0, leader=-1)), SnapshotSource("demo-1", error="away"))
     made = plan(dataclasses.replace(READY, sources=sources))
     assert "The cluster has no leader: demo-0 has applied most of the 1 that answer" in made.verdict.message
     assert pod_of(made)["metadata"]["annotations"][pods.TOLD] == made.verdict.message
@@ -381,5 +381,5 @@ def test_where_the_schedule_keeps_them_elsewhere_by_now_nothing_is_removed() -> 
 
 def test_a_large_database_is_given_more_time() -> None:
     large = dataclasses.replace(said_by(2), db_size=8 << 30)
-    made = plan(dataclasses.replace(READY, sources=(Source("demo-2", large),)))
+    made = plan(dataclasses.replace(READY, sources=(SnapshotSource("demo-2", large),)))
     assert pod_of(made)["spec"]["activeDeadlineSeconds"] == 600 + 8192

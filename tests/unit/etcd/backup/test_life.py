@@ -21,7 +21,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
 from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario import Scenario, Stage, Step, Subject, apply, at_once, away, create, delete
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, apply, at_once, away, create, delete
 from shared.testing.harness.scenario_runner import World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
@@ -83,11 +83,11 @@ def begin(stage: Stage) -> None:
     stage.person.merge(kind, stage.namespace, "demo", status, subresource="status")
 
 
-def refusing(tries: int) -> Step:
-    return Step(f"the store refuses {tries} times", lambda stage: setattr(stage.database, "refusals", tries))
+def refusing(tries: int) -> ScenarioStep:
+    return ScenarioStep(f"the store refuses {tries} times", lambda stage: setattr(stage.database, "refusals", tries))
 
 
-CLUSTER = Step("a cluster runs", begin)
+CLUSTER = ScenarioStep("a cluster runs", begin)
 CLAIM = create(
     PERSISTENT_VOLUME_CLAIM,
     "snapshots",
@@ -131,7 +131,7 @@ async def test_it_ends_as_if_nothing_had_happened(
 class Life:
     """A world with one operator."""
 
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: ScenarioStep) -> None:
         self.world = World(BACKUPS)
         self.operator: Harness = self.world.operator()
         self.stage = Stage(
@@ -145,7 +145,7 @@ class Life:
         for step in steps:
             step.act(self.stage)
 
-    async def lives(self, *steps: Step) -> EtcdBackup:
+    async def lives(self, *steps: ScenarioStep) -> EtcdBackup:
         for step in steps:
             step.act(self.stage)
             await self.operator.settle()

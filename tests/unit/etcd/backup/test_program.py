@@ -19,14 +19,14 @@ from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import bolt, locations, pods, program, work
 from operators.etcd.backup.bolt import Contents
 from operators.etcd.backup.store import AccessDenied
-from operators.etcd.client.server import Access, Denied, Endpoint, Status, Unreachable
+from operators.etcd.client.server import Access, Denied, Endpoint, EndpointStatus, Unreachable
 from shared.observability import logs
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 from tests.unit.etcd.backup.test_snapshot import sealed
 from tests.unit.etcd.world import SETTINGS, cluster
 
 SNAPSHOT = sealed(bytes(4096))
-SAID = Status(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, 4096, 4096)
+SAID = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, 4096, 4096)
 
 
 class Member:
@@ -42,7 +42,7 @@ class Member:
         self.asked.append((endpoint, access))
         return self
 
-    async def status(self) -> Status:
+    async def status(self) -> EndpointStatus:
         if self._error:
             raise self._error
         return SAID

@@ -18,7 +18,7 @@ from operators.etcd.membership.bootstrap import Closed, New
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import Obj
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
 from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import at, ended, failed, leaving, there
@@ -54,10 +54,12 @@ def restore_pod(snapshot: Snapshot = SNAPSHOT, resource: EtcdCluster | None = No
     return there(pods.restore_pod(SETTINGS, resource or new(), snapshot.store, snapshot.file), "r-1", **status)
 
 
-def world(pod: Obj | None = None, snapshot: Snapshot | None = SNAPSHOT, problem: Problem | None = None) -> Observed:
+def world(
+    pod: Obj | None = None, snapshot: Snapshot | None = SNAPSHOT, problem: SecretProblem | None = None
+) -> Observed:
     """No seed yet, and maybe a pod that works on its data."""
-    errands = {pod["metadata"]["name"]: pod} if pod else {}
-    return Observed(backup=BackupView((), snapshot, problem), errands=errands)
+    job_pods = {pod["metadata"]["name"]: pod} if pod else {}
+    return Observed(backup=BackupView((), snapshot, problem), job_pods=job_pods)
 
 
 def step(found: Observed, resource: EtcdCluster | None = None, *, after: float = 0) -> Step:
@@ -143,9 +145,9 @@ def test_a_pod_that_does_not_start_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", [Problem("BackupMissing", "there is none."), Problem("SecretMissing", "there is no Secret.")]
+    "problem", [SecretProblem("BackupMissing", "there is none."), SecretProblem("SecretMissing", "there is no Secret.")]
 )
-def test_what_is_missing_is_waited_for(problem: Problem) -> None:
+def test_what_is_missing_is_waited_for(problem: SecretProblem) -> None:
     made = step(world(None, None, problem))
     assert (made.actions, made.reason, made.message) == ((), problem.reason, problem.message)
     assert (made.progress, made.requeue) == (Progress.WAITING, 10.0)
@@ -153,7 +155,7 @@ def test_what_is_missing_is_waited_for(problem: Problem) -> None:
 
 def test_an_operator_that_does_not_know_its_image_says_so() -> None:
     made = restore_data(Settings("etcd-operator", "etcd"), new(), world(), NOW)
-    assert (made.actions, made.reason, made.progress) == ((), "NoAgentImage", Progress.STALLED)
+    assert (made.actions, made.reason, made.progress) == ((), "NoAgentImage", Progress.BLOCKED)
 
 
 # The operator is stopped anywhere, and goes on.
@@ -198,7 +200,7 @@ def test_no_member_starts_while_a_pod_could_still_write_to_its_volume() -> None:
 
 def test_a_restored_cluster_whose_seed_lost_its_disk_does_not_begin_empty() -> None:
     resource = new(restore=RESTORED)
-    barren = replace(DOWN, barren=True, disk="another")
+    barren = replace(DOWN, empty_data_dir=True, disk="another")
     made = plan(resource, seen(resource, barren, ABSENT, ABSENT, known=False))
     assert replicas_and_start(made) == (1, "existing")
 
@@ -224,7 +226,7 @@ def test_taking_the_wish_back_ends_the_pod_before_the_cluster_begins_empty() -> 
 @pytest.mark.parametrize("reason", sorted(FINAL))
 def test_what_no_second_try_mends_is_said_with_the_file_and_what_to_do(reason: str) -> None:
     made = step(world(restore_pod(**failed(reason, "bad.db in the store: its checksum is another."))))
-    assert (made.actions, made.progress, made.reason) == ((), Progress.STALLED, reason)
+    assert (made.actions, made.progress, made.reason) == ((), Progress.BLOCKED, reason)
     assert made.message == (
         "bad.db in the store: its checksum is another. Change spec.restore, or mend it there and delete Pod "
         "demo-restore."
@@ -292,7 +294,7 @@ def begun(how: bootstrap.Start, **more: Any) -> Observed:
 def test_a_snapshot_for_a_seed_that_was_let_begin_empty_is_refused() -> None:
     """It may have begun, and hold writes: its disk is not touched."""
     made = step(begun(New()))
-    assert (made.actions, made.progress, made.reason) == ((), Progress.STALLED, "RestoreTooLate")
+    assert (made.actions, made.progress, made.reason) == ((), Progress.BLOCKED, "RestoreTooLate")
     assert "delete this resource and PersistentVolumeClaim data-demo-0" in made.message
 
 

@@ -15,7 +15,7 @@ from operators.etcd.backup.store import (
     AccessDenied,
     BucketMissing,
     SnapshotMissing,
-    Store,
+    SnapshotStore,
     StoreError,
     StoreFull,
     StoreRefused,
@@ -33,32 +33,32 @@ def blocks_of(content: bytes) -> list[bytes]:
     return [content[at : at + BLOCK] for at in range(0, len(content), BLOCK)]
 
 
-async def keep(store: Store, name: str, content: bytes) -> None:
+async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
     async with store.draft(name) as draft:
         for block in blocks_of(content):
             await draft.write(block)
         await draft.keep()
 
 
-async def content_of(store: Store, name: str) -> bytes:
+async def content_of(store: SnapshotStore, name: str) -> bytes:
     return b"".join([block async for block in store.blocks(name)])
 
 
 @pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK], LONG[: 2 * BLOCK]])
-async def test_what_is_kept_is_read_again(store: Store, content: bytes) -> None:
+async def test_what_is_kept_is_read_again(store: SnapshotStore, content: bytes) -> None:
     await keep(store, "demo-1/a.db", content)
     assert await content_of(store, "demo-1/a.db") == content
     assert await store.names("demo-1") == ["demo-1/a.db"]
 
 
-async def test_a_piece_is_read_by_itself(store: Store) -> None:
+async def test_a_piece_is_read_by_itself(store: SnapshotStore) -> None:
     await keep(store, "a.db", LONG)
     assert await store.read("a.db", BLOCK - 3, 10) == LONG[BLOCK - 3 : BLOCK + 7]
     assert await store.read("a.db", len(LONG) - 5, 100) == LONG[-5:]
     assert await store.read("a.db", len(LONG), 100) == b""
 
 
-async def test_a_draft_that_is_not_kept_is_nowhere(store: Store) -> None:
+async def test_a_draft_that_is_not_kept_is_nowhere(store: SnapshotStore) -> None:
 
     async def give_up() -> None:
         async with store.draft("demo-1/a.db") as draft:
@@ -73,7 +73,7 @@ async def test_a_draft_that_is_not_kept_is_nowhere(store: Store) -> None:
         await content_of(store, "demo-1/a.db")
 
 
-async def test_a_draft_leaves_what_had_its_name_until_it_is_kept(store: Store) -> None:
+async def test_a_draft_leaves_what_had_its_name_until_it_is_kept(store: SnapshotStore) -> None:
     await keep(store, "a.db", b"former")
     async with store.draft("a.db") as draft:
         await draft.write(b"new")
@@ -82,14 +82,14 @@ async def test_a_draft_leaves_what_had_its_name_until_it_is_kept(store: Store) -
     assert await content_of(store, "a.db") == b"new"
 
 
-async def test_only_files_of_the_very_directory_are_named(store: Store) -> None:
+async def test_only_files_of_the_very_directory_are_named(store: SnapshotStore) -> None:
     for name in ("demo-1/b.db", "demo-1/a.db", "demo-1/deeper/c.db", "demo-11/d.db", "e.db"):
         await keep(store, name, b"x")
     assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/b.db"]
     assert await store.names("nowhere") == []
 
 
-async def test_removing_twice_is_no_error(store: Store) -> None:
+async def test_removing_twice_is_no_error(store: SnapshotStore) -> None:
     await keep(store, "a.db", b"x")
     await store.remove("a.db")
     await store.remove("a.db")

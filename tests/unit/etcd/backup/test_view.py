@@ -15,7 +15,7 @@ from operators.etcd.backup import locations, view
 from operators.etcd.backup.observe import observer
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.testing.api_server.server import ApiServer
 from shared.testing.harness.harness import look
 from tests.support.etcd.scenarios import OPTIONS
@@ -51,7 +51,7 @@ class Cluster:
     def with_keys(self, **keys: str) -> None:
         self.has(SECRET, "keys", data={key: base64.b64encode(text.encode()).decode() for key, text in keys.items()})
 
-    async def problem(self, store: VolumeStore | S3) -> Problem | None:
+    async def problem(self, store: VolumeStore | S3) -> SecretProblem | None:
         return await locations.problem(self.kube, "default", "spec.destination", store)
 
     async def view(self, resource: EtcdCluster) -> view.BackupView:
@@ -74,7 +74,7 @@ def test_where_a_file_is_is_told_in_one_line() -> None:
 async def test_a_volume_that_is_not_there_is_named() -> None:
     there = Cluster()
     found = await there.problem(STORE)
-    assert found == Problem(
+    assert found == SecretProblem(
         "VolumeMissing",
         "spec.destination.volume: there is no PersistentVolumeClaim snapshots in this namespace. Make it, or name "
         "another.",

@@ -22,20 +22,20 @@ from operators.etcd.backup.store import (
     NotASnapshot,
     SnapshotCorrupt,
     SnapshotMissing,
+    SnapshotStore,
     SnapshotTooNew,
-    Store,
     StoreFull,
 )
 from operators.etcd.backup.volume import Volume
-from operators.etcd.backup.work import Order
-from operators.etcd.client.server import Status, Unreachable
+from operators.etcd.backup.work import SnapshotOrder
+from operators.etcd.client.server import EndpointStatus, Unreachable
 from tests.unit.etcd.backup.states import names_in
 from tests.unit.etcd.backup.test_snapshot import sealed
 
 DATABASE = b"a database of etcd" + bytes(BLOCK + 1024 - 18)
 SNAPSHOT = sealed(DATABASE)
-ORDER = Order("demo-1/a.db", "demo-0", "00000000000000c1", "default", "demo", "u-1", "a")
-SAID = Status(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, len(DATABASE), len(DATABASE))
+ORDER = SnapshotOrder("demo-1/a.db", "demo-0", "00000000000000c1", "default", "demo", "u-1", "a")
+SAID = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, len(DATABASE), len(DATABASE))
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +51,13 @@ def _any_database(monkeypatch: pytest.MonkeyPatch) -> None:
 class Member:
     """A member that gives out a snapshot, and may break off."""
 
-    def __init__(self, snapshot: bytes = SNAPSHOT, *, ends: int | None = None, said: Status = SAID) -> None:
+    def __init__(self, snapshot: bytes = SNAPSHOT, *, ends: int | None = None, said: EndpointStatus = SAID) -> None:
         self._snapshot = snapshot
         self._ends = ends
         self._said = said
         self.caught_up = False
 
-    async def status(self) -> Status:
+    async def status(self) -> EndpointStatus:
         return self._said
 
     async def members(self) -> None:
@@ -70,18 +70,18 @@ class Member:
             yield self._snapshot[at : at + 32768]
 
 
-async def take(store: Store, member: Member | None = None, **changes: Any) -> Record:
+async def take(store: SnapshotStore, member: Member | None = None, **changes: Any) -> Record:
     return await work.take(member or Member(), store, dataclasses.replace(ORDER, **changes))  # type: ignore[arg-type]
 
 
-async def keep(store: Store, name: str, content: bytes) -> None:
+async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
     async with store.draft(name) as draft:
         for at in range(0, len(content), BLOCK):
             await draft.write(content[at : at + BLOCK])
         await draft.keep()
 
 
-async def test_a_snapshot_is_kept_with_its_record(store: Store) -> None:
+async def test_a_snapshot_is_kept_with_its_record(store: SnapshotStore) -> None:
     record = await take(store)
     assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/a.db.json"]
     assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
@@ -105,34 +105,36 @@ async def test_a_snapshot_is_kept_with_its_record(store: Store) -> None:
         (Member(said=dataclasses.replace(SAID, cluster_id=0xBAD)), ForeignCluster),
     ],
 )
-async def test_what_is_not_whole_is_not_kept(store: Store, member: Member, error: type[Exception]) -> None:
+async def test_what_is_not_whole_is_not_kept(store: SnapshotStore, member: Member, error: type[Exception]) -> None:
     with pytest.raises(error):
         await take(store, member)
     assert await store.names("demo-1") == []
 
 
-async def test_a_member_first_hears_of_all_that_was_acknowledged(store: Store) -> None:
+async def test_a_member_first_hears_of_all_that_was_acknowledged(store: SnapshotStore) -> None:
     """So what was written before the snapshot was asked for is in it, even if the member lags."""
     member = Member()
     await take(store, member)
     assert member.caught_up
 
 
-async def test_without_a_quorum_a_member_gives_what_it_has(store: Store) -> None:
+async def test_without_a_quorum_a_member_gives_what_it_has(store: SnapshotStore) -> None:
     """There is nobody to hear of more from, and asking would fail."""
     member = Member(said=dataclasses.replace(SAID, leader=0))
     await take(store, member)
     assert not member.caught_up
 
 
-async def test_a_failed_attempt_leaves_the_former_file_of_the_same_backup(store: Store) -> None:
+async def test_a_failed_attempt_leaves_the_former_file_of_the_same_backup(store: SnapshotStore) -> None:
     await take(store)
     with pytest.raises(SnapshotCorrupt):
         await take(store, Member(b"!" + SNAPSHOT[1:]))
     assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
 
 
-async def test_a_member_without_quorum_that_names_no_cluster_is_taken_for_the_expected_one(store: Store) -> None:
+async def test_a_member_without_quorum_that_names_no_cluster_is_taken_for_the_expected_one(
+    store: SnapshotStore,
+) -> None:
     record = await take(store, Member(said=dataclasses.replace(SAID, cluster_id=0)))
     assert record.cluster_id == ORDER.cluster_id
 
@@ -145,7 +147,7 @@ def nightly(day: int, **changes: Any) -> dict[str, Any]:
     return {"file": f"demo-u-1/{backup}-b{day}.db", "backup": backup, "scheduled": True, **changes}
 
 
-async def test_only_the_newest_of_the_schedule_stay(store: Store) -> None:
+async def test_only_the_newest_of_the_schedule_stay(store: SnapshotStore) -> None:
     for day in (3, 1, 4, 2):
         await take(store, **nightly(day))
     removed = await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=2))
@@ -154,7 +156,7 @@ async def test_only_the_newest_of_the_schedule_stay(store: Store) -> None:
     assert await store.names("demo-u-1") == left
 
 
-async def test_nothing_but_the_schedules_own_is_ever_removed(store: Store) -> None:
+async def test_nothing_but_the_schedules_own_is_ever_removed(store: SnapshotStore) -> None:
     """Not what a person asked for, nor another cluster's, nor a copy, nor what has no record, nor what is no record."""
     await take(store, **nightly(9))
     await take(store, **nightly(1, scheduled=False))
@@ -171,7 +173,7 @@ async def test_nothing_but_the_schedules_own_is_ever_removed(store: Store) -> No
     assert await store.names("demo-u-1") + await store.names("elsewhere") == before
 
 
-async def test_what_a_crash_left_of_pruning_is_found_again(store: Store) -> None:
+async def test_what_a_crash_left_of_pruning_is_found_again(store: SnapshotStore) -> None:
     for day in (1, 2):
         await take(store, **nightly(day))
     await store.remove("demo-u-1/demo-2601010300-b1.db")  # the operator was killed before the record went
@@ -182,11 +184,11 @@ async def test_what_a_crash_left_of_pruning_is_found_again(store: Store) -> None
 # Fetching.
 
 
-async def fetch(store: Store, home: Path, name: str = "demo-1/a.db", newest: str = "3.6") -> None:
+async def fetch(store: SnapshotStore, home: Path, name: str = "demo-1/a.db", newest: str = "3.6") -> None:
     await work.fetch(store, name, home, newest)
 
 
-async def test_a_fetched_snapshot_is_the_one_that_was_kept(store: Store, tmp_path: Path) -> None:
+async def test_a_fetched_snapshot_is_the_one_that_was_kept(store: SnapshotStore, tmp_path: Path) -> None:
     await take(store)
     home = tmp_path / "home"
     (home / "scratch" / "data").mkdir(parents=True)  # of a try that was cut off: etcdutl wants it gone
@@ -195,7 +197,7 @@ async def test_a_fetched_snapshot_is_the_one_that_was_kept(store: Store, tmp_pat
     assert (home / "scratch" / "snapshot.db").read_bytes() == SNAPSHOT
 
 
-async def test_a_snapshot_without_a_record_is_fetched_too(store: Store, tmp_path: Path) -> None:
+async def test_a_snapshot_without_a_record_is_fetched_too(store: SnapshotStore, tmp_path: Path) -> None:
     """As `etcdctl snapshot save` makes them."""
     await keep(store, "saved.db", SNAPSHOT)
     await fetch(store, tmp_path, "saved.db")
@@ -217,14 +219,14 @@ async def test_a_snapshot_without_a_record_is_fetched_too(store: Store, tmp_path
     ],
 )
 async def test_a_snapshot_that_must_not_be_used_is_refused(
-    store: Store, tmp_path: Path, content: bytes, error: type[Exception], words: str
+    store: SnapshotStore, tmp_path: Path, content: bytes, error: type[Exception], words: str
 ) -> None:
     await keep(store, "saved.db", content)
     with pytest.raises(error, match=words):
         await fetch(store, tmp_path, "saved.db")
 
 
-async def test_a_snapshot_that_replaced_another_is_refused(store: Store, tmp_path: Path) -> None:
+async def test_a_snapshot_that_replaced_another_is_refused(store: SnapshotStore, tmp_path: Path) -> None:
     """It is a sound one, yet not the one that the record tells of."""
     await take(store)
     await keep(store, "demo-1/a.db", sealed(bytes(512)))
@@ -233,7 +235,7 @@ async def test_a_snapshot_that_replaced_another_is_refused(store: Store, tmp_pat
     assert not (tmp_path / "scratch" / "snapshot.db").exists()
 
 
-async def test_a_missing_snapshot_is_named(store: Store, tmp_path: Path) -> None:
+async def test_a_missing_snapshot_is_named(store: SnapshotStore, tmp_path: Path) -> None:
     with pytest.raises(SnapshotMissing):
         await fetch(store, tmp_path)
 

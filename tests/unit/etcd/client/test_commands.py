@@ -26,6 +26,7 @@ from operators.etcd.client.server import (
     Alarm,
     Denied,
     Endpoint,
+    EndpointStatus,
     EtcdError,
     Member,
     Members,
@@ -33,7 +34,6 @@ from operators.etcd.client.server import (
     NoSuchMember,
     Refused,
     Server,
-    Status,
     Unhealthy,
     Unreachable,
 )
@@ -109,9 +109,9 @@ class Asked:
     def _members(self) -> Members:
         return Members(1, self.cluster.members)
 
-    def _status(self) -> Status:
+    def _status(self) -> EndpointStatus:
         me = int(self.endpoint.name[-1])
-        return Status(1, me, self.cluster.leader, "3.6.16", 1, 1, 1, 1, 1, 1)
+        return EndpointStatus(1, me, self.cluster.leader, "3.6.16", 1, 1, 1, 1, 1, 1)
 
     def _add_learner(self, peer_url: str) -> Member:
         self.cluster.members += (Member(7, "", (peer_url,), learner=True),)

@@ -12,6 +12,7 @@ from operators.etcd.client import responses
 from operators.etcd.client.server import (
     Alarm,
     Denied,
+    EndpointStatus,
     EtcdError,
     HashKV,
     Member,
@@ -22,7 +23,6 @@ from operators.etcd.client.server import (
     NotInSync,
     Progress,
     Refused,
-    Status,
     Unauthenticated,
     Unhealthy,
     Unreachable,
@@ -125,7 +125,7 @@ def test_what_is_no_refusal_of_etcds_is_told_with_what_mends_it(body: bytes, kin
 
 
 def test_numbers_of_64_bits_are_strings_and_what_is_zero_is_left_out() -> None:
-    assert responses.status(STATUS) == Status(
+    assert responses.status(STATUS) == EndpointStatus(
         cluster_id=2**64 - 1,
         member_id=2**63,
         leader=2**63,

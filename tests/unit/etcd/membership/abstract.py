@@ -49,7 +49,7 @@ class Server:
     made: datetime
     away: bool = False
     leaving: bool = False
-    barren: bool = False
+    empty_data_dir: bool = False
 
 
 @dataclass
@@ -314,7 +314,7 @@ class World:
         state, text = bootstrap.of(pod.template)
         listed = dict(entry.split("=") for entry in text.split(","))
         if f"demo-{number}" not in listed:
-            pod.barren = True
+            pod.empty_data_dir = True
             return
         if state == "new":
             if self.begun:

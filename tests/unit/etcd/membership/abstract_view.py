@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.client.server import Members, Status
+from operators.etcd.client.server import EndpointStatus, Members
 from operators.etcd.objects import resources
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.observer import with_members
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
@@ -32,15 +32,15 @@ def observe(world: World) -> Observed:
     return with_members(resource, found, Members(CLUSTER_ID, tuple(world.members.values())))
 
 
-def _place(world: World, resource: EtcdCluster, number: int) -> Place:
+def _place(world: World, resource: EtcdCluster, number: int) -> Instance:
     pod, disk, name = world.pods.get(number), world.disks.get(number), f"demo-{number}"
     obj = _pod(world, number, pod) if pod else None
     said = None
     if world.serves(number) and number not in world.hidden and disk:
         member = world.members[disk.member]
-        said = Status(CLUSTER_ID, disk.member, world.leader, "3.6.8", 1, 1, 9, 9, 4096, 4096, member.learner)
+        said = EndpointStatus(CLUSTER_ID, disk.member, world.leader, "3.6.8", 1, 1, 9, 9, 4096, 4096, member.learner)
     in_memory = world.medium == "Memory"
-    return Place(
+    return Instance(
         number,
         name,
         pod=Pod.of(obj) if obj else None,
@@ -49,7 +49,7 @@ def _place(world: World, resource: EtcdCluster, number: int) -> Place:
         status=said,
         disk=disk.uid if disk and (pod or not in_memory) else "",
         recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
-        barren=bool(pod and pod.barren),
+        empty_data_dir=bool(pod and pod.empty_data_dir),
     )
 
 

@@ -25,7 +25,7 @@ from tests.unit.etcd.world import (
     seen,
 )
 
-LOST = replace(DOWN, disk="another", barren=True)
+LOST = replace(DOWN, disk="another", empty_data_dir=True)
 
 
 def test_a_new_cluster_begins_with_one_seed() -> None:
@@ -33,7 +33,7 @@ def test_a_new_cluster_begins_with_one_seed() -> None:
     made = plan(resource, seen(resource, ABSENT, ABSENT, ABSENT, known=False, stateful_set=False))
     assert replicas_and_start(made) == (1, "new demo-0")
     assert acts(made.actions) == []
-    assert (made.verdict.progress, made.status["phase"]) == (Progress.UNDERWAY, "Creating")
+    assert (made.verdict.progress, made.status["phase"]) == (Progress.PROGRESSING, "Creating")
 
 
 def test_what_has_begun_is_written_down_before_anything_else() -> None:
@@ -210,7 +210,9 @@ def test_a_member_that_lost_its_volume_is_removed_and_comes_back_as_a_learner(le
 
 def test_an_empty_disk_tells_a_loss_though_the_volume_is_the_same() -> None:
     resource = cluster()
-    assert acts(plan(resource, seen(resource, VOTER, replace(DOWN, barren=True), VOTER)).actions) == ["remove demo-1"]
+    assert acts(plan(resource, seen(resource, VOTER, replace(DOWN, empty_data_dir=True), VOTER)).actions) == [
+        "remove demo-1"
+    ]
 
 
 def test_a_member_that_does_not_answer_is_never_removed() -> None:
@@ -364,7 +366,7 @@ def test_a_member_that_is_of_no_place_stops_everything() -> None:
     world = replace(world, members=(*(world.members or ()), foreign))
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert (made.verdict.progress, made.verdict.reason) == (Progress.STALLED, "UnknownMember")
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UnknownMember")
     assert "guest at http://guest:2380" in made.verdict.message
 
 

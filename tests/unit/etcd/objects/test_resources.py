@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.objects import resources
-from operators.etcd.observe import Place
+from operators.etcd.observe import Instance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.steps import provisioning
@@ -52,7 +52,7 @@ def test_what_is_not_of_this_cluster_has_no_place(strange: str) -> None:
 
 def test_a_member_is_asked_at_its_pods_address_under_its_name() -> None:
     pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
-    endpoint = resources.endpoint(cluster(), Place(1, "demo-1", pod=pod))
+    endpoint = resources.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
     assert (endpoint.name, endpoint.address, endpoint.host, endpoint.port) == (
         "demo-1",
         "10.0.0.7",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operators.etcd.objects import resources
 from operators.etcd.security.certificates import leaves, ordered
 from shared.kubernetes.secrets import content_of
-from shared.pki.keyring import Authorities, Held, trust
+from shared.pki.keyring import Authorities, IssuedCertificate, trust
 from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
 from tests.unit.etcd.world import cluster
 
@@ -28,7 +28,7 @@ def test_what_is_read_is_what_was_written() -> None:
 def test_a_secret_with_anything_in_it_can_be_read(content: dict[str, bytes]) -> None:
     secret = {"data": {key: base64.b64encode(value).decode() for key, value in content.items()}}
     assert Authorities.of(secret) == Authorities()
-    assert Held.under(secret) is None
+    assert IssuedCertificate.under(secret) is None
 
 
 def test_cert_manager_is_asked_for_the_same_certificates() -> None:

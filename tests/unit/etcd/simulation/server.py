@@ -12,6 +12,7 @@ from operators.etcd.client.server import (
     Alarm,
     Denied,
     Endpoint,
+    EndpointStatus,
     HashKV,
     Member,
     Members,
@@ -20,7 +21,6 @@ from operators.etcd.client.server import (
     NotInSync,
     Progress,
     Refused,
-    Status,
     Unauthenticated,
     Unhealthy,
     Unreachable,
@@ -42,7 +42,7 @@ class FakeServer:
         self._endpoint = endpoint
         self._access = access
 
-    async def status(self) -> Status:
+    async def status(self) -> EndpointStatus:
         process, disk, cluster = self._served(learner=True)
         leader = cluster.leader if self._etcd.has_quorum(cluster) else 0
         version, raft = str(process.command.version), (cluster.term, disk.index, disk.index)
@@ -50,7 +50,7 @@ class FakeServer:
             raise NoLeader(f"{self._endpoint.name} lets nobody in: only a quorum gives a token")
         self._authenticate(cluster)
         seat = seat_of(cluster.seats_at(disk.index), disk.member)
-        return Status(
+        return EndpointStatus(
             cluster.id,
             disk.member,
             leader,

@@ -7,7 +7,7 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from shared.status import conditions
-from shared.testing.harness.scenario import Step, later, untold
+from shared.testing.harness.scenario import ScenarioStep, later, untold
 from shared.testing.harness.scenario_runner import Play, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, gone, member
 
@@ -24,7 +24,7 @@ WISHES = {
 
 
 @pytest.mark.parametrize("wish", WISHES.values(), ids=WISHES)
-async def test_an_operator_that_is_cut_off_takes_nothing_away(wish: Step) -> None:
+async def test_an_operator_that_is_cut_off_takes_nothing_away(wish: ScenarioStep) -> None:
     play = Play(World(ETCD))
     await play.go((cluster(3, MIDDLE), cut_off()))
     play.world.server.log.reset()

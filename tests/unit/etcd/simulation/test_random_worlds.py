@@ -21,7 +21,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import Stage, Step, apply, later
+from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
 from shared.testing.harness.scenario_runner import Play, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, NEW, OLD, member
 from tests.unit.etcd.simulation.database import FakeEtcd
@@ -43,33 +43,33 @@ class Event:
     """
 
     text: str
-    step: Step | None
+    step: ScenarioStep | None
     turns: int
 
     def __repr__(self) -> str:
         return f"{self.text} ({self.turns})"
 
 
-def wants(size: int, version: str) -> Step:
+def wants(size: int, version: str) -> ScenarioStep:
     return apply(NAME, size=size, version=version)
 
 
-def one(text: str, act: Callable[[Stage], object]) -> Step:
+def one(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
     def careful(stage: Stage) -> None:
         with suppress(NotFound):  # there is none to fail
             act(stage)
 
-    return Step(text, careful)
+    return ScenarioStep(text, careful)
 
 
-def pod_gone(number: int) -> Step:
+def pod_gone(number: int) -> ScenarioStep:
     return one(
         f"{member(number)} is deleted",
         lambda stage: stage.person.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0),
     )
 
 
-def place_lost(number: int, *, spared: bool) -> Step:
+def place_lost(number: int, *, spared: bool) -> ScenarioStep:
     """A pod is lost with its volume; where the quorum is spared, only if the others are one."""
 
     def act(stage: Stage) -> None:
@@ -101,23 +101,23 @@ def _survives(stage: Stage, volume: str) -> bool:
     return bool(etcd.clusters)
 
 
-def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> Step:
+def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
     return one(text, lambda stage: act(stage.database))
 
 
-def failing(number: int) -> Step:
+def failing(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} does not start", lambda etcd: etcd.failing.update({member(number): "NodeLost"}))
 
 
-def hangs(number: int) -> Step:
+def hangs(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} hangs", lambda etcd: etcd.hang(member(number)))
 
 
-def lags(number: int) -> Step:
+def lags(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} catches up with nobody", lambda etcd: etcd.lagging.add(member(number)))
 
 
-def leads(number: int) -> Step:
+def leads(number: int) -> ScenarioStep:
     def act(etcd: FakeEtcd) -> None:
         for cluster in etcd.clusters.values():
             for process in etcd.members_of(cluster):
@@ -169,7 +169,7 @@ def events(*, spared: bool) -> st.SearchStrategy[list[Event]]:
 async def course(size: int, version: str, happens: list[Event]) -> Play:
     """Let it happen; then nothing fails any more, and time passes until all rest."""
     play = Play(World(ETCD))
-    await play.step(Step("asked for", wants(size, version).act))
+    await play.step(ScenarioStep("asked for", wants(size, version).act))
     for event in happens:
         if event.step is None:
             play.end()

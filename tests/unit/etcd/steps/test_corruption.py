@@ -90,21 +90,21 @@ def test_without_a_majority_nothing_is_touched(hashes: tuple[int | None, ...], w
     resource, world = hashed(*hashes, at=at)
     step = mend(resource, world)
     assert step.actions == ()
-    assert (step.reason, step.progress) == ("CorruptionUnclear", Progress.STALLED)
+    assert (step.reason, step.progress) == ("CorruptionUnclear", Progress.BLOCKED)
     assert "demo-0: hash 00000001 at revision 10, compacted at 5" in step.message
 
 
 def test_before_enough_members_answer_others_may_mend_them() -> None:
     resource, world = hashed(1, None, None, at=(VOTER, DOWN, DOWN))
     step = mend(resource, world)
-    assert (step.actions, step.progress) == ((), Progress.UNDERWAY)
+    assert (step.actions, step.progress) == ((), Progress.PROGRESSING)
 
 
 def test_a_hash_with_another_compaction_behind_it_proves_nothing() -> None:
     resource, world = hashed(1, 1, 2)
     hashes = {**world.hashes, member_id(2): HashKV(2, 10, 4)}
     step = mend(resource, replace(world, hashes=hashes))
-    assert (step.actions, step.progress) == ((), Progress.UNDERWAY)
+    assert (step.actions, step.progress) == ((), Progress.PROGRESSING)
     assert "demo-2 could not yet" in step.message
 
 
@@ -130,7 +130,7 @@ def test_the_alarm_goes_when_all_voters_agree() -> None:
 def test_the_alarm_stays_until_everybody_was_compared() -> None:
     resource, world = hashed(1, 1, None, at=(VOTER, VOTER, DOWN))
     step = mend(resource, world)
-    assert (step.actions, step.reason, step.progress) == ((), "CorruptionUnclear", Progress.UNDERWAY)
+    assert (step.actions, step.reason, step.progress) == ((), "CorruptionUnclear", Progress.PROGRESSING)
 
 
 def test_a_member_that_ends_over_its_peers_is_replaced_if_they_agree() -> None:

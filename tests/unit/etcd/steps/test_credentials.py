@@ -85,7 +85,7 @@ def test_the_former_password_is_tried_if_there_is_another(password: str, previou
 
 def test_the_cluster_is_not_ready_while_nobody_knows_whether_users_are_asked_for() -> None:
     step = keep_auth(*world(WANTED, enabled=None), NOW)
-    assert (step.actions, step.reason, step.progress) == ((), "CheckingAuth", Progress.UNDERWAY)
+    assert (step.actions, step.reason, step.progress) == ((), "CheckingAuth", Progress.PROGRESSING)
 
 
 def test_without_a_quorum_nothing_is_changed() -> None:
@@ -112,7 +112,7 @@ def test_an_operator_that_is_not_let_in_says_what_mends_it_and_touches_nothing(
     told = "demo-0 refuses: authentication failed."
     resource, there = world(auth, shut, shut, shut, enabled=None, previous=previous, known=False, denied=told)
     step = require_entry(resource, there, NOW)
-    assert (step.actions, step.reason, step.progress) == ((), "Denied", Progress.STALLED)
+    assert (step.actions, step.reason, step.progress) == ((), "Denied", Progress.BLOCKED)
     assert told in step.message
     assert words in step.message
     assert step.requeue, "the Secret may change, and no watch tells of it"

@@ -130,7 +130,7 @@ def test_what_is_in_use_and_does_not_fit_is_said_and_not_tried_again() -> None:
     assert "98 MiB in use of its quota of 100 MiB" in step.message
     assert "Delete keys, or raise spec.quotaBackendBytes (now 104857600)" in step.message
     assert step.warning
-    assert step.progress is Progress.UNDERWAY, "raising the quota replaces pods, so the chain must go on"
+    assert step.progress is Progress.PROGRESSING, "raising the quota replaces pods, so the chain must go on"
 
 
 def test_where_nobody_is_compact_yet_one_follower_is_defragmented_to_find_out() -> None:
@@ -169,7 +169,7 @@ def test_no_member_is_defragmented_while_another_is_down() -> None:
     step = relieve(resource, world)
     assert step.actions == ()
     assert "waits for demo-2" in step.message
-    assert step.progress is Progress.UNDERWAY, "what mends the one that is down comes later in the chain"
+    assert step.progress is Progress.PROGRESSING, "what mends the one that is down comes later in the chain"
 
 
 def test_history_is_forgotten_though_a_member_is_down() -> None:
@@ -187,7 +187,7 @@ def test_a_full_learner_is_promoted_first_for_it_takes_no_defragmentation() -> N
     resource, world = full((10, 10), (10, 10), (100, 10), at=(VOTER, VOTER, learner))
     step = relieve(resource, world)
     assert step.actions == ()
-    assert step.progress is Progress.UNDERWAY
+    assert step.progress is Progress.PROGRESSING
     assert "once it takes part and has a vote" in step.message
 
 

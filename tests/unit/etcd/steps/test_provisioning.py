@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from operators.etcd.objects import resources
-from operators.etcd.observe import Observed, Place
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps import provisioning
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import AGAIN
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
 from shared.status.verdict import Progress
 from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
@@ -78,7 +78,7 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
     vault = Vault()
     vault.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY}, "data": {}}
     step = keep(vault, Observed())
-    assert (step.progress, step.reason, step.actions) == (Progress.STALLED, "NotOurs", ())
+    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
 
 
 def test_where_nobody_asks_for_certificates_none_are_made() -> None:
@@ -96,12 +96,12 @@ def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
 
 def started(digests: list[str], template: str | None) -> Observed:
     pods = [
-        Place(n, f"demo-{n}", pod_obj={"metadata": {"annotations": {resources.SECRETS: digest}}})
+        Instance(n, f"demo-{n}", pod_obj={"metadata": {"annotations": {resources.SECRETS: digest}}})
         for n, digest in enumerate(digests)
     ]
     annotations = {"annotations": {resources.SECRETS: template}}
     made: Obj | None = {"spec": {"template": {"metadata": annotations}}} if template is not None else None
-    return Observed(stateful_set=made, places=(*pods, Place(7, "demo-7")))
+    return Observed(stateful_set=made, places=(*pods, Instance(7, "demo-7")))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_new_authority_signs_once_every_pod_was_started_with_it_and_those_to_c
 
 
 def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
-    found = Observed(secrets=Secrets(Problem("SecretMissing", "spec.auth: there is no Secret root.")))
+    found = Observed(secrets=Secrets(SecretProblem("SecretMissing", "spec.auth: there is no Secret root.")))
     step = provisioning.require_secrets(cluster(), found, NOW)
     assert (step.progress, step.reason, step.warning, step.requeue) == (Progress.WAITING, "SecretMissing", True, AGAIN)
     assert step.message == "spec.auth: there is no Secret root. Nothing was changed."
@@ -172,7 +172,7 @@ def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) 
 
 def test_each_volume_is_asked_to_grow() -> None:
     step = grow(world("8Gi", "20Gi", "8Gi"))
-    assert (step.progress, step.reason) == (Progress.UNDERWAY, "GrowingVolumes")
+    assert (step.progress, step.reason) == (Progress.PROGRESSING, "GrowingVolumes")
     patches = [action for action in step.actions if isinstance(action, Patch)]
     assert [(patch.kind, patch.obj["metadata"]["name"]) for patch in patches] == [
         (PERSISTENT_VOLUME_CLAIM, "data-demo-0"),
@@ -222,7 +222,7 @@ def refused(found: Observed, when: datetime, size: str = "20Gi") -> Observed:
 def test_volumes_that_cannot_grow_are_told_and_hold_nothing_up() -> None:
     step = grow(refused(world("8Gi", "8Gi", "8Gi"), NOW))
     assert (step.progress, step.reason, step.warning, step.actions) == (
-        Progress.UNDERWAY,
+        Progress.PROGRESSING,
         "VolumesCannotGrow",
         True,
         (),

@@ -18,7 +18,7 @@ from operators.etcd.membership.layout import record_cluster
 from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.steps import quorum_recovery
-from operators.etcd.steps.data_loss import Loss, loss
+from operators.etcd.steps.data_loss import QuorumLoss, loss
 from operators.etcd.steps.quorum_recovery import executing, pod_name, recover_quorum, replicas, report, successor
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
@@ -27,7 +27,7 @@ from shared.status import verdict
 from tests.unit.etcd.world import CLUSTER_ID, DOWN, NOW, SETTINGS, UID, VOTER, At, acts, cluster, member_id, plan, seen
 
 AWAY = At(up=False, trouble="ContainerCreating: ")
-LOST = At(up=False, disk="another", trouble="CrashLoopBackOff: back-off", barren=True)
+LOST = At(up=False, disk="another", trouble="CrashLoopBackOff: back-off", empty_data_dir=True)
 """Its volume is another, and etcd found it empty."""
 
 MOVED = At(up=False, disk="another")
@@ -48,7 +48,7 @@ def recover(resource: EtcdCluster, world: Observed) -> Step:
     return recover_quorum(partial(recovery_pod, SETTINGS), resource, world, NOW)
 
 
-def found(resource: EtcdCluster, world: Observed) -> Loss:
+def found(resource: EtcdCluster, world: Observed) -> QuorumLoss:
     left = loss(resource, world)
     assert left is not None
     return left
@@ -74,7 +74,7 @@ def test_members_that_are_away_are_not_lost() -> None:
     assert not left.for_good
     assert names(left.silent) == ["demo-0", "demo-1", "demo-2"]
     step = recover(resource, world)
-    assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.UNDERWAY)
+    assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.PROGRESSING)
     assert "2 of 3 voters must agree" in step.message
     assert "demo-1 is away" in step.message
     assert "Nothing is lost for good" in step.message
@@ -94,7 +94,7 @@ def test_one_lost_volume_of_three_is_no_lost_quorum() -> None:
     assert "demo-2 lost their data" in recover(resource, world).message
 
 
-@pytest.mark.parametrize("evidence", [LOST, MOVED, At(up=False, barren=True)])
+@pytest.mark.parametrize("evidence", [LOST, MOVED, At(up=False, empty_data_dir=True)])
 def test_another_disk_or_an_empty_one_is_evidence(evidence: At) -> None:
     resource, world = without_quorum(SURVIVES, evidence, evidence)
     left = found(resource, world)
@@ -170,7 +170,7 @@ def test_one_that_serves_no_client_is_judged_by_its_metrics() -> None:
 def test_while_one_is_silent_there_is_no_token() -> None:
     resource, world = without_quorum(SURVIVES, AWAY, LOST, LOST, LOST)
     step = recover(resource, world)
-    assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.UNDERWAY)
+    assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.PROGRESSING)
     assert "demo-1 is away" in step.message
     assert "delete their volume claims" in step.message
     assert report(resource, world) is None
@@ -189,7 +189,7 @@ def test_the_token_stands_for_this_loss_and_this_survivor() -> None:
 def test_the_report_says_what_to_do_and_nothing_is_done() -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
     step, token = recover(resource, world), found(resource, world).token
-    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.STALLED)
+    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
     assert "demo-1, demo-2 of the 3 voters lost their data" in step.message
     assert f"set spec.recovery.confirm to {token}" in step.message
     assert replicas(resource, world) is None
@@ -211,7 +211,7 @@ def test_where_nobody_has_any_data_a_person_is_told_how_to_begin_anew() -> None:
     for at in [(LOST,), (LOST, LOST, LOST)]:
         resource, world = without_quorum(*at, recovery={"confirm": "anything"})
         step = recover(resource, world)
-        assert (step.actions, step.reason, step.progress) == ((), "DataLost", verdict.Progress.STALLED)
+        assert (step.actions, step.reason, step.progress) == ((), "DataLost", verdict.Progress.BLOCKED)
         assert "spec.restore" in step.message
 
 
@@ -238,7 +238,7 @@ def confirmed(*at: At, token: str = "", **more: Any) -> tuple[EtcdCluster, Obser
 def test_another_token_is_refused_with_both() -> None:
     resource, world = confirmed(SURVIVES, LOST, LOST, token="000000000000")
     step, token = recover(resource, world), found(resource, world).token
-    assert (step.actions, step.reason, step.progress) == ((), "TokenRefused", verdict.Progress.STALLED)
+    assert (step.actions, step.reason, step.progress) == ((), "TokenRefused", verdict.Progress.BLOCKED)
     assert "'000000000000'" in step.message
     assert token in step.message
     assert replicas(resource, world) is None
@@ -290,7 +290,7 @@ def stopped(pod: Obj | None = None, **spec: Any) -> tuple[EtcdCluster, Observed]
     given = {key: value for key, value in given.items() if value is not None}
     resource = cluster(3, status={"recovery": RECORDED}, **given)
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
-    return resource, replace(world, errands={pod_name(resource): pod} if pod else {})
+    return resource, replace(world, job_pods={pod_name(resource): pod} if pod else {})
 
 
 def recovery_s_pod(phase: str, *, token: str = RECORDED["token"], ended: str = "", words: str = "") -> Obj:  # type: ignore[assignment]
@@ -360,14 +360,14 @@ def test_once_the_data_is_made_only_the_survivor_starts(still: Obj | None) -> No
     resource, world = stopped(recovery_s_pod("Succeeded"), recovery=still)
     assert replicas(resource, world) == 1
     step = recover(resource, world)
-    assert (step.actions, step.reason, step.progress) == ((), "Recovering", verdict.Progress.UNDERWAY)
+    assert (step.actions, step.reason, step.progress) == ((), "Recovering", verdict.Progress.PROGRESSING)
     assert report(resource, world) == RECORDED
 
 
 def test_a_survivor_with_a_higher_number_keeps_its_place() -> None:
     resource = cluster(3, status={"recovery": {**RECORDED, "survivor": "demo-2"}})
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
-    world = replace(world, errands={pod_name(resource): recovery_s_pod("Succeeded")})
+    world = replace(world, job_pods={pod_name(resource): recovery_s_pod("Succeeded")})
     assert replicas(resource, world) == 3
 
 
@@ -397,9 +397,9 @@ def test_afterwards_the_pod_goes_and_the_token_counts_for_nothing() -> None:
     members = [{"name": "demo-0", "id": f"{0x77:016x}", "volume": "disk-0"}]
     after = cluster(3, status={"clusterID": new, "members": members}, recovery={"confirm": RECORDED["token"]})
     world = alone(after, successor(resource))
-    world = replace(world, errands={pod_name(after): recovery_s_pod("Succeeded")})
+    world = replace(world, job_pods={pod_name(after): recovery_s_pod("Succeeded")})
     assert acts(recover(after, world).actions) == ["delete Pod demo-recovery (p)"]
-    assert recover(after, replace(world, errands={})) == Step()
+    assert recover(after, replace(world, job_pods={})) == Step()
     assert replicas(after, world) is None
 
 

@@ -166,7 +166,7 @@ def test_in_memory_a_member_leaves_before_its_pod_goes() -> None:
 def test_a_learner_whose_pod_may_not_begin_is_made_anew() -> None:
     """Its place was there before it was a member: its pod was made of a template that let nobody join."""
     resource = cluster()
-    waiting = At(learner=True, started=False, up=False, barren=True, start=Closed())
+    waiting = At(learner=True, started=False, up=False, empty_data_dir=True, start=Closed())
     made = plan(resource, seen(resource, VOTER, waiting, VOTER))
     assert acts(made.actions) == ["delete Pod demo-1 (pod-1)"]
     assert made.verdict.reason == "Joining"
@@ -189,7 +189,7 @@ def test_a_version_that_the_data_would_not_survive_changes_nothing() -> None:
     world = seen(resource, VOTER, VOTER, VOTER, image="example.com/etcd:v3.6.8")
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert (made.verdict.progress, made.verdict.reason) == (Progress.STALLED, "UpgradeRefused")
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UpgradeRefused")
     assert "3.5.26 is below 3.6, which the cluster runs as" in made.verdict.message
     assert image(made) == "example.com/etcd:v3.6.8"
 

@@ -10,7 +10,7 @@ from operators.memcached.api.memory import overhead_mib
 from operators.memcached.api.resource import API, Memcached, validate
 from operators.memcached.api.spec import MemcachedSpec
 from operators.memcached.objects.resources import WORKLOADS
-from operators.memcached.observe import Crew, Observed
+from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
@@ -75,7 +75,7 @@ def made_of(changed: Obj) -> list[Obj]:
     parsed = Memcached.parse(
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
-    seen = Observed(Crew(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else ""))
+    seen = Observed(Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else ""))
     return [action.obj for action in plan(parsed, seen).actions if isinstance(action, Apply)]
 
 

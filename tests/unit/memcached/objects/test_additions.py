@@ -99,7 +99,7 @@ async def test_a_size_beyond_the_autoscalers_bounds_counts_as_the_nearest(
 def test_metrics_without_an_image_to_serve_them_stall_and_say_so() -> None:
     made = plan(resource(metrics={}), world(pod(1)), agent_image="")
     assert made.actions == ()
-    assert (made.verdict.progress, made.verdict.reason) == (Progress.STALLED, "NoExporterImage")
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "NoExporterImage")
     assert "--agent-image" in made.verdict.message
     assert plan(resource(metrics={"enabled": False}), world(pod(1)), agent_image="").actions
 

@@ -13,7 +13,7 @@ import yaml
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.resources import WORKLOADS
-from operators.memcached.observe import Crew, Observed
+from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
 from shared.runtime.plan import Apply
 from tests.unit.memcached.world import plan
@@ -44,7 +44,7 @@ def test_the_objects_are_as_written(case: str) -> None:
     resource = Memcached.parse(given)
     # What servers read at their start alone, of the Secrets.
     digest = "d" * 32 if resource.spec.auth or resource.spec.needs_client_certificate else ""
-    seen = Observed(Crew(WORKLOADS[resource.spec.workload]), secrets=Secrets(digest=digest))
+    seen = Observed(Workload(WORKLOADS[resource.spec.workload]), secrets=Secrets(digest=digest))
     made = [action.obj for action in plan(resource, seen).actions if isinstance(action, Apply)]
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):

@@ -15,7 +15,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import AGAIN
 from shared.pki.certs import Pair
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
@@ -89,7 +89,7 @@ def test_without_tls_no_certificate_is_told_of() -> None:
 
 @pytest.mark.parametrize("reason", ["SecretMissing", "SecretInvalid"])
 def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: str) -> None:
-    seen = Observed(crew("Deployment", pod(0)), secrets=Secrets(Problem(reason, "spec.auth: it is so.")))
+    seen = Observed(crew("Deployment", pod(0)), secrets=Secrets(SecretProblem(reason, "spec.auth: it is so.")))
     made = plan(resource(size=1, phase="Running", observed=1, **AUTH), seen)
     assert made.actions == ()
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, reason)

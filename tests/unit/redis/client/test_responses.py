@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from operators.redis.client import responses
-from operators.redis.client.responses import Follower, parse_facts, parse_nodes, said
+from operators.redis.client.responses import Follower, parse_facts, parse_nodes, report_of
 from operators.redis.topology.slots import Slots
 
 ONE, TWO, THREE = (letter * 40 for letter in "abc")
@@ -106,21 +106,21 @@ def test_a_master_follows_nobody_and_a_replica_says_how_far_it_is() -> None:
 
 
 def test_all_of_it_is_one_look() -> None:
-    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
+    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
     assert (found.id, found.state_ok, found.epoch, found.keys, found.run_id) == (ONE, True, 9, 3, "0123")
     assert found.me is found.nodes[0]
     assert found.node(TWO) is found.nodes[1]
     assert found.node("nobody") is None
-    assert not said(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER).state_ok
+    assert not report_of(REDIS, "cluster_state:fail\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER).state_ok
 
 
 def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
-    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, ["masterauth", "hunter2"], USER)
+    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, ["masterauth", "hunter2"], USER)
     assert found.gives == hashlib.sha256(b"hunter2").hexdigest()
     assert found.takes == ("aa", "bb")
     assert not any(word in repr(found) for word in ("hunter2", found.gives))
     nobody = ["flags", ["on", "nopass"], "passwords", [], "commands", "+@all"]
-    found = said(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, nobody)
+    found = report_of(REDIS, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, nobody)
     assert (found.gives, found.takes) == ("", ())
 
 
@@ -138,4 +138,4 @@ def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
 )
 def test_what_is_of_no_node_of_a_cluster_is_odd(information: str, cluster: str, nodes: str) -> None:
     with pytest.raises(responses.ODD):
-        said(information, cluster, nodes, GIVEN, USER)
+        report_of(information, cluster, nodes, GIVEN, USER)

@@ -6,7 +6,7 @@ import pytest
 
 from operators.redis.objects import resources
 from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
-from operators.redis.observe import Place
+from operators.redis.observe import Instance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from tests.unit.redis.security.rotation import wished
@@ -34,7 +34,7 @@ def test_what_is_no_pod_of_ours_has_no_place(name: str) -> None:
 
 def test_a_node_is_asked_at_its_pods_address_and_known_by_its_name() -> None:
     pod = Pod.of({"metadata": {"name": "demo-2"}, "status": {"podIP": "10.0.0.3"}})
-    found = resources.endpoint(wished(), Place(2, "demo-2", pod))
+    found = resources.endpoint(wished(), Instance(2, "demo-2", pod))
     assert (found.address, found.host, found.port, found.id) == ("10.0.0.3", "demo-2.demo.default.svc", 6379, "")
 
 

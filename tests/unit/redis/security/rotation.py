@@ -14,14 +14,14 @@ from typing import Any
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.responses import Node as Line
-from operators.redis.client.responses import Said, digest
+from operators.redis.client.responses import NodeReport, digest
 from operators.redis.client.server import Refused
 from operators.redis.objects import pod, resources
 from operators.redis.objects.redis_conf import TLS
 from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.security import secrets
-from operators.redis.security.certificates import Mounted
+from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from operators.redis.steps import credentials, provisioning
 from shared.kubernetes.kinds import Obj
@@ -49,7 +49,7 @@ class Files:
     """What a pod mounts."""
 
     users: Passwords
-    mounted: Mounted | None
+    mounted: MountedCertificates | None
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Node:
     annotations: dict[str, str]
     digests: tuple[str, ...] = ()
     gives: str = ""
-    holds: Mounted | None = None
+    holds: MountedCertificates | None = None
     restarts: int = 0
 
     def __post_init__(self) -> None:
@@ -82,15 +82,15 @@ class Node:
         """As a server does that asks nobody: it takes every password."""
         return not self.digests or bool({*Passwords(password).digests} & {*self.digests})
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> Instance:
         running = {"name": "redis", "state": {"running": {}}, "restartCount": self.restarts}
         status: Obj = {"podIP": f"10.0.0.{number + 1}", "containerStatuses": [running]}
         status["conditions"] = [{"type": "Ready", "status": "True"}]
         about = {"name": self.name, "namespace": "default", "uid": "u", "annotations": dict(self.annotations)}
         obj = {"kind": "Pod", "metadata": about, "status": status}
         me = Line(f"{number:040x}", flags=frozenset({"myself", "master"}))
-        said = Said(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
-        return Place(number, self.name, Pod.of(obj), obj, said=said)
+        said = NodeReport(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
+        return Instance(number, self.name, Pod.of(obj), obj, said=said)
 
 
 @dataclass
@@ -242,7 +242,7 @@ class Lab(Drawer):
         assert node.holds.certificate.issuer in {each.subject for each in certs.read(judged.access.authority)}
 
 
-def vouched(pair: Pair, by: Mounted) -> bool:
+def vouched(pair: Pair, by: MountedCertificates) -> bool:
     return certs.read(pair.certificate)[0].issuer in {each.subject for each in by.trusted}
 
 

@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 
 from operators.redis.objects import resources
-from operators.redis.security.certificates import Mounted, following, leaves, ordered
+from operators.redis.security.certificates import MountedCertificates, following, leaves, ordered
 from shared.kubernetes.secrets import encoded
 from tests.unit.redis.security.rotation import certificate, wished
 from tests.unit.redis.world import NOW
 
 
-def mounted(name: str, by: str, *also: str) -> Mounted:
+def mounted(name: str, by: str, *also: str) -> MountedCertificates:
     content = certificate(name, by)
     content |= {"ca.crt": "".join([content["ca.crt"], *(certificate(name, other)["ca.crt"] for other in also)])}
-    found = Mounted.of({"data": encoded(content)})
+    found = MountedCertificates.of({"data": encoded(content)})
     assert found is not None
     return found
 
@@ -25,10 +25,10 @@ OLD, NEW = mounted("a", "old"), mounted("b", "new")
 
 
 def test_what_is_read_is_what_was_written() -> None:
-    assert Mounted.of({"data": encoded(OLD.content())}) == OLD
+    assert MountedCertificates.of({"data": encoded(OLD.content())}) == OLD
     assert OLD.file in OLD.content()
-    assert Mounted.of(None) is None
-    assert Mounted.of({"data": encoded(certificate("a", "old") | {"ca.crt": "nonsense"})}) is None
+    assert MountedCertificates.of(None) is None
+    assert MountedCertificates.of({"data": encoded(certificate("a", "old") | {"ca.crt": "nonsense"})}) is None
 
 
 def test_what_differs_in_anything_that_counts_has_another_name() -> None:
@@ -37,29 +37,29 @@ def test_what_differs_in_anything_that_counts_has_another_name() -> None:
 
 
 def test_the_first_comes_as_it_is() -> None:
-    assert following(None, OLD, heard=False, now=NOW) == ("there is none yet", OLD)
-    assert following(OLD, OLD, heard=True, now=NOW) == ("", None)
-    assert following(OLD, None, heard=True, now=NOW) == ("", None)
+    assert following(None, OLD, reachable=False, now=NOW) == ("there is none yet", OLD)
+    assert following(OLD, OLD, reachable=True, now=NOW) == ("", None)
+    assert following(OLD, None, reachable=True, now=NOW) == ("", None)
 
 
 def test_another_certificate_of_the_same_authority_comes_at_once() -> None:
     renewed = mounted("c", "old")
-    assert following(OLD, renewed, heard=True, now=NOW) == ("there is another", renewed)
-    assert following(OLD, renewed, heard=False, now=NOW) == ("", None), "one after the other"
+    assert following(OLD, renewed, reachable=True, now=NOW) == ("there is another", renewed)
+    assert following(OLD, renewed, reachable=False, now=NOW) == ("", None), "one after the other"
 
 
 def test_another_authority_is_trusted_before_and_the_former_one_until_after() -> None:
-    _, first = following(OLD, NEW, heard=False, now=NOW)
-    assert first == Mounted(OLD.pair, (*NEW.trusted, *OLD.trusted))
-    assert following(first, NEW, heard=False, now=NOW) == ("", None)
-    _, second = following(first, NEW, heard=True, now=NOW)
-    assert second == Mounted(NEW.pair, first.trusted)
-    assert following(second, NEW, heard=False, now=NOW) == ("", None)
-    assert following(second, NEW, heard=True, now=NOW) == ("whom to trust is told", NEW)
+    _, first = following(OLD, NEW, reachable=False, now=NOW)
+    assert first == MountedCertificates(OLD.pair, (*NEW.trusted, *OLD.trusted))
+    assert following(first, NEW, reachable=False, now=NOW) == ("", None)
+    _, second = following(first, NEW, reachable=True, now=NOW)
+    assert second == MountedCertificates(NEW.pair, first.trusted)
+    assert following(second, NEW, reachable=False, now=NOW) == ("", None)
+    assert following(second, NEW, reachable=True, now=NOW) == ("whom to trust is told", NEW)
 
 
 def test_what_has_ended_is_replaced_without_waiting() -> None:
-    _, found = following(OLD, NEW, heard=False, now=NOW + timedelta(days=500))
+    _, found = following(OLD, NEW, reachable=False, now=NOW + timedelta(days=500))
     assert found is not None
     assert found.pair == NEW.pair
 

@@ -15,7 +15,7 @@ from operators.redis.client import commands
 from operators.redis.client.node_inspection import look
 from operators.redis.client.server import Connect
 from operators.redis.migration import key_by_key
-from operators.redis.observe import Observed, Place
+from operators.redis.observe import Instance, Observed
 from operators.redis.plan import Planner
 from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
 from shared.kubernetes.kinds import POD
@@ -60,7 +60,7 @@ def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
 def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
     """Restarts a master without a failover."""
 
-    def restart(_resource: RedisCluster, _seen: Observed, goal: str, place: Place) -> Step:
+    def restart(_resource: RedisCluster, _seen: Observed, goal: str, place: Instance) -> Step:
         return Step.wait(rolling_update.UPGRADING, goal, rolling_update._restart(place))
 
     patch.setattr(rolling_update, "_after_failover", restart)
@@ -82,13 +82,13 @@ def _all_empty_is_new(resource: RedisCluster) -> bool:
 
 def hands_slots_over_with_their_keys(patch: pytest.MonkeyPatch) -> None:
     """Says NODE whatever MIGRATE came to."""
-    empty = key_by_key.Path._empty
+    empty = key_by_key.KeyByKeyPath._empty
 
-    async def hasty(self: key_by_key.Path, keys: dict[int, list[bytes]]) -> list[int]:
+    async def hasty(self: key_by_key.KeyByKeyPath, keys: dict[int, list[bytes]]) -> list[int]:
         await empty(self, {slot: some for slot, some in keys.items() if not some})
         return list(keys)
 
-    patch.setattr(key_by_key.Path, "_empty", hasty)
+    patch.setattr(key_by_key.KeyByKeyPath, "_empty", hasty)
 
 
 def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:

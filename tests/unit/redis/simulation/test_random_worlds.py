@@ -20,7 +20,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import Stage, Step, apply, later
+from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
 from shared.testing.harness.scenario_runner import Play, World
 from tests.support.redis.scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 from tests.unit.redis.simulation.database import FakeRedis
@@ -42,7 +42,7 @@ class Event:
     """
 
     text: str
-    step: Step | None
+    step: ScenarioStep | None
     turns: int
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Kind:
         """Whether no pod can be made anew without a loss."""
         return not self.disks and not self.replicas_per_master
 
-    def wants(self, replicas: int, version: str) -> Step:
+    def wants(self, replicas: int, version: str) -> ScenarioStep:
         spec = DISKS if self.disks else {}
         return apply(
             NAME,
@@ -77,22 +77,22 @@ class Kind:
         )
 
 
-def one(text: str, act: Callable[[Stage], object]) -> Step:
+def one(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
     def careful(stage: Stage) -> None:
         with suppress(NotFound):  # there is none to fail
             act(stage)
 
-    return Step(text, careful)
+    return ScenarioStep(text, careful)
 
 
-def pod_gone(number: int) -> Step:
+def pod_gone(number: int) -> ScenarioStep:
     return one(
         f"{node(number)} is deleted",
         lambda stage: stage.person.delete(POD, stage.namespace, node(number), gracePeriodSeconds=0),
     )
 
 
-def place_lost(number: int) -> Step:
+def place_lost(number: int) -> ScenarioStep:
     """A pod is lost with its volume."""
 
     def act(stage: Stage) -> None:
@@ -103,15 +103,15 @@ def place_lost(number: int) -> Step:
     return one(f"{node(number)} is lost", act)
 
 
-def to_redis(text: str, act: Callable[[FakeRedis], object]) -> Step:
+def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:
     return one(text, lambda stage: act(stage.database))
 
 
-def failing(number: int) -> Step:
+def failing(number: int) -> ScenarioStep:
     return to_redis(f"{node(number)} does not start", lambda redis: redis.failing.update({node(number): "NodeLost"}))
 
 
-def restarts(number: int) -> Step:
+def restarts(number: int) -> ScenarioStep:
     """A container ends and begins again, in the same pod."""
 
     def act(redis: FakeRedis) -> None:
@@ -122,15 +122,15 @@ def restarts(number: int) -> Step:
     return to_redis(f"{node(number)} restarts", act)
 
 
-def hangs(number: int) -> Step:
+def hangs(number: int) -> ScenarioStep:
     return to_redis(f"{node(number)} hangs", lambda redis: redis.hang(node(number)))
 
 
-def lags(number: int) -> Step:
+def lags(number: int) -> ScenarioStep:
     return to_redis(f"{node(number)} gets nothing", lambda redis: redis.lagging.add(node(number)))
 
 
-def cut(number: int) -> Step:
+def cut(number: int) -> ScenarioStep:
     """A node is on the other side of a split network, with the odd ones."""
 
     def act(redis: FakeRedis) -> None:
@@ -139,7 +139,7 @@ def cut(number: int) -> Step:
     return to_redis(f"{node(number)} and every third from there are cut off", act)
 
 
-def fails_over(number: int) -> Step:
+def fails_over(number: int) -> ScenarioStep:
     """A person lets a replica take over.
 
     Where slots come to its master at that very time, Redis itself may lose writes: a master that gets a slot takes an

@@ -117,7 +117,7 @@ def test_nodes_that_hold_something_do_not_begin_a_cluster() -> None:
     ):
         resource, found = world(NEW, NEW, at, NEW, NEW, NEW, begun=False, phase="")
         made = plan(resource, found)
-        assert (made.verdict.reason, made.verdict.progress) == ("NotEmpty", Progress.STALLED)
+        assert (made.verdict.reason, made.verdict.progress) == ("NotEmpty", Progress.BLOCKED)
         assert told in made.verdict.message
         assert acts(made.actions) == []
         assert made.status["forming"] == []

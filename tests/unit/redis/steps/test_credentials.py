@@ -126,7 +126,7 @@ def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
     seen = lab.seen()
     seen = replace(seen, places=(seen.places[0], replace(seen.places[1], said=None)))
     step = credentials.keep_users(SETTINGS, lab.resource, seen, lab.now)
-    assert (step.progress, step.reason, step.actions) == (Progress.UNDERWAY, ROTATING, ())
+    assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING, ())
     assert step.message == "demo-1: must know the new password before it is used."
 
 
@@ -179,7 +179,7 @@ def test_a_secret_that_is_gone_changes_nothing() -> None:
     assert not lab.step()
     assert lab.judged().access.password == "one"
     step = provisioning.require_secrets(lab.resource, lab.seen(), lab.now)
-    assert (step.progress, step.reason) == (Progress.UNDERWAY, "SecretMissing")
+    assert (step.progress, step.reason) == (Progress.PROGRESSING, "SecretMissing")
     assert "Nodes go on with what they have." in step.message
 
 
@@ -197,10 +197,10 @@ def test_a_node_that_lets_nobody_in_is_told_with_what_mends_it() -> None:
     seen = lab.seen()
     denied = replace(seen.places[0], said=None, denied=True, error="demo-0 refuses AUTH: WRONGPASS.")
     step = credentials.require_entry(lab.resource, replace(seen, places=(denied, *seen.places[1:])), NOW)
-    assert (step.progress, step.reason) == (Progress.UNDERWAY, "Denied")
+    assert (step.progress, step.reason) == (Progress.PROGRESSING, "Denied")
     assert "previousPassword of Secret given" in step.message
     alone = replace(seen, places=(denied,))
-    assert credentials.require_entry(lab.resource, alone, NOW).progress is Progress.STALLED
+    assert credentials.require_entry(lab.resource, alone, NOW).progress is Progress.BLOCKED
     assert credentials.require_entry(lab.resource, seen, NOW) == PASS
 
 
@@ -212,7 +212,7 @@ def test_a_new_certificate_is_brought_and_then_taken_up() -> None:
     lab.put(OWN, certificate("b", "old"))
     lab.step()
     step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
-    assert (step.progress, step.reason) == (Progress.UNDERWAY, RENEWING)
+    assert (step.progress, step.reason) == (Progress.PROGRESSING, RENEWING)
     assert all(isinstance(action, Patch) for action in step.actions), "first the kubelet"
     for action in step.actions:
         lab.do(action)

@@ -27,7 +27,7 @@ def told_of(*at: At) -> dict[str, Any]:
 
 def test_a_loss_is_told_and_nothing_is_done() -> None:
     made = plan(*world(*LOSS))
-    assert (made.verdict.reason, made.verdict.progress) == ("SlotsLost", Progress.STALLED)
+    assert (made.verdict.reason, made.verdict.progress) == ("SlotsLost", Progress.BLOCKED)
     assert made.verdict.message.startswith(
         "demo-0, demo-3 lost their data, and nobody else has it: the keys of slots 0-5460 are lost."
     )
@@ -62,7 +62,7 @@ def test_an_operator_that_hears_one_new_node_alone_does_not_take_all_for_lost() 
 def test_another_token_than_that_of_this_very_loss_is_refused() -> None:
     told = told_of(*LOSS)
     made = confirmed(*LOSS, token="0123456789ab", told=told)
-    assert (made.verdict.reason, made.verdict.progress) == ("TokenRefused", Progress.STALLED)
+    assert (made.verdict.reason, made.verdict.progress) == ("TokenRefused", Progress.BLOCKED)
     assert told["token"] in made.verdict.message
     more = (lost(M0, 0), lost(M1, 1), M2, lost(R0, 3, member=False), lost(R1, 4, member=False), R2)
     assert told_of(*more)["token"] != told["token"]

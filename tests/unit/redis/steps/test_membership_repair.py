@@ -63,7 +63,7 @@ def test_a_stranger_is_neither_used_nor_forgotten() -> None:
         assert place.said
         places.append(replace(place, said=replace(place.said, nodes=(*place.said.nodes, stranger))))
     made = plan(resource, replace(found, places=tuple(places)))
-    assert (made.verdict.reason, made.verdict.progress) == ("StrangerInCluster", Progress.STALLED)
+    assert (made.verdict.reason, made.verdict.progress) == ("StrangerInCluster", Progress.BLOCKED)
     assert "f" * 40 in made.verdict.message
     assert acts(made.actions) == []
 

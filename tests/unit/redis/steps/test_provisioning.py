@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.responses import Said
+from operators.redis.client.responses import NodeReport
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.objects.resources import CLUSTER_UID, CONFIG_MARK
-from operators.redis.observe import ConfigTemplate, Observed, Place
+from operators.redis.observe import ConfigTemplate, Instance, Observed
 from operators.redis.steps import provisioning
 from operators.redis.steps.provisioning import TEMPLATE_KEY
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
-from shared.pki.secret_checks import Problem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
 from shared.status.verdict import Progress
 from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, wished
@@ -37,17 +37,17 @@ def found(kind: str, name: str, uid: str | None) -> Obj:
 def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_deleted(uid: str | None) -> None:
     for seen in (
         Observed(stateful_set=found("StatefulSet", "demo", uid)),
-        Observed(places=(Place(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
+        Observed(places=(Instance(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
     ):
         step = provisioning.refuse_foreign_data(wished(), seen, NOW)
-        assert (step.progress, step.reason) == (Progress.STALLED, "ForeignData")
+        assert (step.progress, step.reason) == (Progress.BLOCKED, "ForeignData")
         assert f"{CLUSTER_UID}={UID} --overwrite" in step.message
         assert "Nothing was changed." in step.message
 
 
 def test_what_is_ours_or_was_handed_over_is_taken() -> None:
     volume = found("PersistentVolumeClaim", "data-demo-0", UID)
-    seen = Observed(stateful_set=found("StatefulSet", "demo", UID), places=(Place(0, "demo-0", volume=volume),))
+    seen = Observed(stateful_set=found("StatefulSet", "demo", UID), places=(Instance(0, "demo-0", volume=volume),))
     assert provisioning.refuse_foreign_data(wished(), seen, NOW) == PASS
     assert provisioning.refuse_foreign_data(wished(), Observed(), NOW) == PASS
 
@@ -63,7 +63,7 @@ def kept(resource: RedisCluster, seen: Observed) -> Obj:
 
 def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
     resource = wished(**TEMPLATED)
-    missing = ConfigTemplate(problem=Problem("ConfigMapMissing", "There is no ConfigMap mine."))
+    missing = ConfigTemplate(problem=SecretProblem("ConfigMapMissing", "There is no ConfigMap mine."))
     step = provisioning.require_config(resource, Observed(config=missing), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is nothing to go on with"
     first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
@@ -71,7 +71,7 @@ def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
     seen = Observed(config=missing, config_map=first)
     step = provisioning.require_config(resource, seen, NOW)
     assert (step.progress, step.message) == (
-        Progress.UNDERWAY,
+        Progress.PROGRESSING,
         "There is no ConfigMap mine. Nodes keep what it last was.",
     )
     assert kept(resource, seen) == first
@@ -103,8 +103,8 @@ def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observ
     places = []
     for number in range(6):
         about = {"name": f"demo-{number}", "annotations": {CONFIG_MARK: mark}}
-        said = Said(f"{number}", version=version)
-        places.append(Place(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, said=said))
+        said = NodeReport(f"{number}", version=version)
+        places.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, said=said))
     return Observed(places=tuple(places), config_map=kept(resource, Observed()))
 
 
@@ -179,7 +179,7 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
     lab.give("one")
     lab.put("demo-users", {"mine": "x"})
     step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
-    assert (step.progress, step.reason, step.actions) == (Progress.STALLED, "NotOurs", ())
+    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
 
 
 def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_mounted() -> None:
@@ -224,7 +224,7 @@ def test_without_what_nodes_start_with_nothing_begins_and_what_runs_goes_on() ->
     assert provisioning.require_secrets(lab.resource, lab.seen(), NOW) == PASS
     lab.found[OWN] = None
     step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
-    assert (step.progress, step.warning) == (Progress.UNDERWAY, True)
+    assert (step.progress, step.warning) == (Progress.PROGRESSING, True)
     lab.found["demo-nodes-tls"] = None
     assert provisioning.require_secrets(lab.resource, lab.seen(), NOW).progress is Progress.WAITING
 
@@ -272,7 +272,7 @@ def volumes(size: str, template: str) -> Observed:
     stateful_set = found("StatefulSet", "demo", UID)
     templates = [{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": template}}}}]
     stateful_set["spec"] = {"volumeClaimTemplates": templates, "template": {"metadata": {}}}
-    return Observed(stateful_set=stateful_set, places=(Place(0, "demo-0", volume=claim),))
+    return Observed(stateful_set=stateful_set, places=(Instance(0, "demo-0", volume=claim),))
 
 
 def begun(**spec: Any) -> RedisCluster:

@@ -149,7 +149,11 @@ def test_without_storage_a_pod_that_may_have_the_only_copy_is_not_deleted_though
 def test_who_replaces_pods_is_as_the_spec_says() -> None:
     by_hand = [{"updateStrategy": {"type": "OnDelete"}}]
     made = planned(*OLD, pod=by_hand)
-    assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == ("PodsOutdated", Progress.UNDERWAY, [])
+    assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == (
+        "PodsOutdated",
+        Progress.PROGRESSING,
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_a_version_that_is_refused_changes_nothing(version: str, told: str) -> N
     resource = cluster(*formed(), version=version)
     found = seen(resource, *formed())
     made = plan(resource, found)
-    assert (made.verdict.reason, made.verdict.progress) == ("VersionRefused", Progress.STALLED)
+    assert (made.verdict.reason, made.verdict.progress) == ("VersionRefused", Progress.BLOCKED)
     assert told in made.verdict.message
     assert acts(made.actions) == []
     (applied,) = [action.obj for action in of(made.actions, "Apply") if action.obj["kind"] == "StatefulSet"]

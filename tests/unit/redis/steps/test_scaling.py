@@ -317,7 +317,7 @@ def test_by_hand_after_a_failover_the_one_who_took_over_gives_and_takes() -> Non
 )
 def test_by_hand_what_cannot_be_done_to_the_letter_is_refused(strategy: tuple[int, str], told: str) -> None:
     made = planned(*GROWN, **by_hand(strategy))
-    assert (made.verdict.reason, made.verdict.progress) == ("AssignRefused", Progress.STALLED)
+    assert (made.verdict.reason, made.verdict.progress) == ("AssignRefused", Progress.BLOCKED)
     assert told in made.verdict.message
     assert made.verdict.message.endswith("Nothing was changed.")
     assert acts(made.actions) == []

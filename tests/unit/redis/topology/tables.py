@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from operators.redis.client.responses import Node, Said
-from operators.redis.topology.cluster_view import Seen, View
+from operators.redis.client.responses import Node, NodeReport
+from operators.redis.topology.cluster_view import ClusterView, Seen
 from operators.redis.topology.slots import SLOTS, Slots
 
 
@@ -82,19 +82,19 @@ def line(truth: Truth, node: str, *flags: str) -> Node:
     )
 
 
-def said(truth: Truth, node: str, *, failed: Iterable[str] = (), suspected: Iterable[str] = ()) -> Said:
+def said(truth: Truth, node: str, *, failed: Iterable[str] = (), suspected: Iterable[str] = ()) -> NodeReport:
     """All that a node says."""
     flags = {node: ("myself",)} | dict.fromkeys(failed, ("fail",)) | dict.fromkeys(suspected, ("fail?",))
-    return Said(node, nodes=tuple(line(truth, other, *flags.get(other, ())) for other in truth))
+    return NodeReport(node, nodes=tuple(line(truth, other, *flags.get(other, ())) for other in truth))
 
 
-def all_said(truth: Truth, *, failed: Iterable[str] = (), silent: Iterable[str] = ()) -> dict[str, Said]:
+def all_said(truth: Truth, *, failed: Iterable[str] = (), silent: Iterable[str] = ()) -> dict[str, NodeReport]:
     """What everybody says but those who have failed or do not answer."""
     failed = tuple(failed)
     return {node: said(truth, node, failed=failed) for node in truth if node not in {*failed, *silent}}
 
 
-def changed(spoken: Said, node: str, **fields: object) -> Said:
+def changed(spoken: NodeReport, node: str, **fields: object) -> NodeReport:
     """The same, but for what is said of one node."""
     return replace(
         spoken,
@@ -102,20 +102,20 @@ def changed(spoken: Said, node: str, **fields: object) -> Said:
     )
 
 
-def flagged(spoken: Said, node: str, *flags: str) -> Said:
+def flagged(spoken: NodeReport, node: str, *flags: str) -> NodeReport:
     """The same, with these flags on one node."""
     known = spoken.node(node)
     assert known is not None
     return changed(spoken, node, flags=known.flags | frozenset(flags))
 
 
-def unaware(spoken: Said, *nodes: str) -> Said:
+def unaware(spoken: NodeReport, *nodes: str) -> NodeReport:
     """The same, by one who does not know these nodes."""
     return replace(spoken, nodes=tuple(each for each in spoken.nodes if each.id not in nodes))
 
 
-def view(spoken: Mapping[str, Said]) -> View:
-    return View.of(spoken, {node_id(number): name(node_id(number)) for number in range(20)})
+def view(spoken: Mapping[str, NodeReport]) -> ClusterView:
+    return ClusterView.of(spoken, {node_id(number): name(node_id(number)) for number in range(20)})
 
 
 M0, M1, M2, R0, R1, R2, NEW = map(node_id, range(7))

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from operators.redis.client.responses import Said, parse_nodes
-from operators.redis.topology.cluster_view import OpenSlot, View
+from operators.redis.client.responses import NodeReport, parse_nodes
+from operators.redis.topology.cluster_view import ClusterView, OpenSlot
 from operators.redis.topology.slots import Slots
 from tests.unit.redis.topology.tables import (
     M0,
@@ -45,14 +45,14 @@ def test_a_healthy_cluster() -> None:
     assert (seen.majority, seen.can_elect) == (2, True)
     for nothing in (
         seen.uncovered, seen.contested, seen.unserved, seen.open, seen.failing, seen.empty_masters, seen.outside,
-        seen.refusing, seen.awaiting_election, seen.being_met, seen.strangers(SIX),
+        seen.refusing, seen.awaiting_election, seen.being_met, seen.unknown_nodes(SIX),
         seen.missing(SIX), seen.misplaced({node: address(node) for node in SIX}),
     ):  # fmt: skip
         assert not nothing
 
 
 def test_nobody_answers() -> None:
-    nobody = View.of({})
+    nobody = ClusterView.of({})
     assert (nobody.settled, nobody.masters, nobody.cluster, nobody.components) == ("", (), frozenset(), ())
     assert nobody.uncovered == Slots.all()
     assert not nobody.can_elect
@@ -84,7 +84,7 @@ def test_a_slot_whose_target_owns_it_already_is_open_at_the_source_alone() -> No
 # Copies.
 
 
-def followed(truth: Truth, **of: Mapping[str, object]) -> dict[str, Said]:
+def followed(truth: Truth, **of: Mapping[str, object]) -> dict[str, NodeReport]:
     return {node: replace(spoken, keys=10, offset=100, **of.get(node, {})) for node, spoken in all_said(truth).items()}  # type: ignore[arg-type]
 
 
@@ -140,8 +140,8 @@ def test_a_master_that_was_taken_over_while_away_holds_nothing_any_more() -> Non
 
 
 def test_a_node_without_a_pod_is_called_by_its_host_or_by_its_address() -> None:
-    seen = View.of(
-        {M0: Said(M0, nodes=(replace(line(SIX, M0, "myself"), host="demo-0.demo.default.svc"), line(SIX, M1)))}
+    seen = ClusterView.of(
+        {M0: NodeReport(M0, nodes=(replace(line(SIX, M0, "myself"), host="demo-0.demo.default.svc"), line(SIX, M1)))}
     )
     assert seen.name(M0) == "demo-0"
     assert seen.name(M1) == "node 00000000 at 10.0.0.1"
@@ -162,6 +162,6 @@ def test_what_real_servers_say_of_a_migration() -> None:
         two: f"{two} 10.0.0.2:6379@16379 myself,master - 0 0 2 connected 8192-16383 [5-<-{one}]\n"
         f"{one} 10.0.0.1:6379@16379 master - 0 1700000000000 1 connected 0-8191\n",
     }
-    seen = View.of({node: Said(node, nodes=parse_nodes(table)) for node, table in tables.items()})
+    seen = ClusterView.of({node: NodeReport(node, nodes=parse_nodes(table)) for node, table in tables.items()})
     assert seen.settled == ""
     assert seen.open == (OpenSlot(5, one, two, one, at_source=True, at_target=True),)

@@ -196,7 +196,7 @@ def test_one_who_is_being_met_is_nobody_yet() -> None:
     seen = view(spoken)
     assert made_up.id not in seen.nodes
     assert seen.being_met == {(M0, "10.0.0.6")}
-    assert not seen.strangers(SIX)
+    assert not seen.unknown_nodes(SIX)
     assert seen.settled == ""
 
 
@@ -225,7 +225,7 @@ def test_one_who_answers_and_whose_address_is_not_known_is_to_be_met() -> None:
 
 def test_strangers_are_members_that_are_none_of_ours() -> None:
     truth = {**SIX, NEW: Role()}
-    assert ids(view(all_said(truth, silent=[NEW])).strangers(SIX)) == [NEW]
+    assert ids(view(all_said(truth, silent=[NEW])).unknown_nodes(SIX)) == [NEW]
 
 
 def test_who_is_looked_for_where_it_no_longer_is() -> None:

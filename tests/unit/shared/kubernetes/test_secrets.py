@@ -12,7 +12,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import digest, key_of
 from shared.pki import ca
 from shared.pki.certs import Pair
-from shared.pki.secret_checks import Wrong, texts, wrong_with_hosts, wrong_with_pair
+from shared.pki.secret_checks import UnusableSecret, texts, wrong_with_hosts, wrong_with_pair
 
 NOW = datetime.now(UTC)
 WHENEVER = True
@@ -48,7 +48,7 @@ def test_what_is_there_is_given_in_the_order_that_was_asked_for() -> None:
     ],
 )
 def test_what_is_not_there_is_named(found: Obj | None, says: str) -> None:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(UnusableSecret) as wrong:
         texts("spec.a", "s", found, "one", "two")
     assert wrong.value.problem.message == says
 

@@ -143,7 +143,7 @@ async def test_a_collector_that_does_not_answer_holds_up_no_end(collector: Colle
     async with tracing.exported(collector.url, "thing-operator"):
         await reconciled()
         before = time.monotonic()
-    assert time.monotonic() - before < tracing.FAREWELL + 1
+    assert time.monotonic() - before < tracing.SHUTDOWN_GRACE_SECONDS + 1
 
 
 async def test_what_belongs_to_no_reconcile_is_no_trace() -> None:

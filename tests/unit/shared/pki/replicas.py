@@ -21,8 +21,8 @@ from shared.kubernetes.client import Kube, Request, Response, Transport
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.pki.ca import fulfil
-from shared.pki.rotation import Made, Order
-from shared.pki.serving import SelfMade
+from shared.pki.rotation import CertificateOrder, Made
+from shared.pki.serving import SelfSignedCertificates
 from shared.pki.stores import SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.testing import ApiServer, Served
@@ -60,9 +60,11 @@ class Cluster:
         for kind in (MUTATING, VALIDATING):
             self.chart.create(kind, configuration(kind))
 
-    def replica(self, transport: Transport | None = None, *, life: timedelta = LIFE, host: str = HOST) -> SelfMade:
+    def replica(
+        self, transport: Transport | None = None, *, life: timedelta = LIFE, host: str = HOST
+    ) -> SelfSignedCertificates:
         kube = Kube(transport or self.server, manager="ours")
-        return SelfMade(
+        return SelfSignedCertificates(
             SharedSecret(kube, "system", "ours-certificates"),
             Clients(kube, "ours"),
             name="ours",
@@ -84,7 +86,7 @@ class Cluster:
         return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
 
 
-async def made(order: Order) -> Made:
+async def made(order: CertificateOrder) -> Made:
     """As `certificates.make`, without a process."""
     return fulfil(order)
 
@@ -131,19 +133,19 @@ class Life:
         self._observe = observe
         self._latency = latency
         self._numbers = itertools.count()
-        self._waiting: list[tuple[datetime, int, SelfMade, Coroutine[Any, Any, None]]] = []
-        self.up: set[SelfMade] = set()
+        self._waiting: list[tuple[datetime, int, SelfSignedCertificates, Coroutine[Any, Any, None]]] = []
+        self.up: set[SelfSignedCertificates] = set()
 
     @property
-    def serving(self) -> set[SelfMade]:
+    def serving(self) -> set[SelfSignedCertificates]:
         """Those to whom a Service would send anybody."""
         return {replica for replica in self.up if not replica.unready()}
 
-    def start(self, replica: SelfMade) -> None:
+    def start(self, replica: SelfSignedCertificates) -> None:
         self.up.add(replica)
         self._push(0.0, replica, self._process(replica))
 
-    def stop(self, replica: SelfMade) -> None:
+    def stop(self, replica: SelfSignedCertificates) -> None:
         """Ends it between two of its steps, whatever it was doing."""
         self.up.discard(replica)
 
@@ -165,7 +167,7 @@ class Life:
         for _, _, _, work in self._waiting:
             work.close()
 
-    async def _process(self, replica: SelfMade) -> None:
+    async def _process(self, replica: SelfSignedCertificates) -> None:
         """As process.py uses it; one that cannot start is restarted by its kubelet."""
         while True:
             try:
@@ -175,7 +177,7 @@ class Life:
                 await _sleep(LIFE.total_seconds() / 100)
         await replica.run()
 
-    def _push(self, pause: float, replica: SelfMade, work: Coroutine[Any, Any, None]) -> None:
+    def _push(self, pause: float, replica: SelfSignedCertificates, work: Coroutine[Any, Any, None]) -> None:
         at = self.cluster.now + timedelta(seconds=pause)
         heapq.heappush(self._waiting, (at, next(self._numbers), replica, work))
 

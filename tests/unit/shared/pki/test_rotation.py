@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.pki import certs, rotation
-from shared.pki.rotation import LIVES, Held, Order, Step, decide
-from shared.pki.serving import SelfMade, held_in
+from shared.pki.rotation import LIVES, CertificateOrder, RotationStep, SharedCertificates, decide
+from shared.pki.serving import SelfSignedCertificates, held_in
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, Life, Wire, made, served_by, verify
 
 SECONDS = LIFE.total_seconds()
@@ -67,7 +67,7 @@ class Witness:
                 self._verified[served, bundle] = datetime.min.replace(tzinfo=UTC)
         return self._verified[served, bundle]
 
-    def _leaf(self, replica: SelfMade) -> str:
+    def _leaf(self, replica: SelfSignedCertificates) -> str:
         context = replica._current
         if context not in self._served:
             self._served[context] = served_by(replica.context)
@@ -130,9 +130,9 @@ def test_after_any_absence_of_all_replicas_the_next_one_mends_everything(seed: i
 # The single decisions.
 
 
-async def held_after(*steps: Step, at: datetime = START) -> Held:
+async def held_after(*steps: RotationStep, at: datetime = START) -> SharedCertificates:
     """What is shared after these steps, one at a time and the next at the same time."""
-    held: Held | None = None
+    held: SharedCertificates | None = None
     for step in steps:
         ordered = rotation.order(step, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
         held = held_in(rotation.shared(await made(ordered), held, at))
@@ -140,7 +140,9 @@ async def held_after(*steps: Step, at: datetime = START) -> Held:
     return held
 
 
-def step(held: Held | None, after: float, *, trusted: float | None = 0.0, host: str = HOST, lost: bool = False) -> Step:
+def step(
+    held: SharedCertificates | None, after: float, *, trusted: float | None = 0.0, host: str = HOST, lost: bool = False
+) -> RotationStep:
     """What is decided so many seconds after the start, where clients have known the newest one since `trusted`."""
     since = None if trusted is None else START + timedelta(seconds=trusted)
     now = START + timedelta(seconds=after)
@@ -148,58 +150,58 @@ def step(held: Held | None, after: float, *, trusted: float | None = 0.0, host: 
 
 
 async def test_a_serving_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
-    held = await held_after(Step.BEGIN)
-    assert step(None, 0) is Step.BEGIN
-    assert step(held, 0) is Step.KEEP
-    assert step(held, SECONDS * 0.66) is Step.KEEP
-    assert step(held, SECONDS * 0.67) is Step.RENEW
-    assert step(held, SECONDS * 1.5) is Step.RENEW, "and so is one that has ended"
+    held = await held_after(RotationStep.BEGIN)
+    assert step(None, 0) is RotationStep.BEGIN
+    assert step(held, 0) is RotationStep.KEEP
+    assert step(held, SECONDS * 0.66) is RotationStep.KEEP
+    assert step(held, SECONDS * 0.67) is RotationStep.RENEW
+    assert step(held, SECONDS * 1.5) is RotationStep.RENEW, "and so is one that has ended"
 
 
 async def test_an_authority_has_a_successor_long_before_it_ends() -> None:
-    held = await held_after(Step.BEGIN)
-    renewed = Held(held.authorities, held.key, (await held_after(Step.BEGIN)).serving, "")
-    assert step(held, LIVES * SECONDS) is Step.BEGIN
+    held = await held_after(RotationStep.BEGIN)
+    renewed = SharedCertificates(held.authorities, held.key, (await held_after(RotationStep.BEGIN)).serving, "")
+    assert step(held, LIVES * SECONDS) is RotationStep.BEGIN
     assert renewed.serving is not None
     at = START + 2.7 * LIFE
-    order = rotation.order(Step.RENEW, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
+    order = rotation.order(RotationStep.RENEW, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
     fresh = held_in(rotation.shared(await made(order), held, at))
-    assert step(fresh, 2.7 * SECONDS) is Step.SUCCEED
+    assert step(fresh, 2.7 * SECONDS) is RotationStep.SUCCEED
 
 
 async def test_a_new_authority_signs_only_when_clients_have_known_it_for_a_while() -> None:
-    held = await held_after(Step.BEGIN, Step.SUCCEED)
+    held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
     assert held.serving is not None
     assert len(held.authorities) == 2
     assert held.serving.issuer == held.authorities[1].subject, "the old one signed once more"
-    assert step(held, 10, trusted=None) is Step.KEEP
-    assert step(held, 10, trusted=0) is Step.KEEP
-    assert step(held, SECONDS * 0.9, trusted=None) is Step.KEEP, "never while a client does not know it"
-    assert step(held, SECONDS / rotation.PAUSES + 1, trusted=0) is Step.RENEW
-    signed = await held_after(Step.BEGIN, Step.SUCCEED, Step.RENEW)
+    assert step(held, 10, trusted=None) is RotationStep.KEEP
+    assert step(held, 10, trusted=0) is RotationStep.KEEP
+    assert step(held, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never while a client does not know it"
+    assert step(held, SECONDS / rotation.PAUSES + 1, trusted=0) is RotationStep.RENEW
+    signed = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
     assert signed.serving is not None
     assert signed.serving.issuer == signed.newest.subject
     assert len(signed.authorities) == 2, "the old one stays until it ends"
 
 
 async def test_an_authority_that_ended_leaves_the_bundle() -> None:
-    held, later = await held_after(Step.BEGIN, Step.SUCCEED), START + (LIVES + 0.1) * LIFE
+    held, later = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED), START + (LIVES + 0.1) * LIFE
     assert len(rotation.shared(await made(_order(held, later)), held, later)["ca.crt"].split("BEGIN")) == 2
 
 
 async def test_what_cannot_be_served_is_made_anew() -> None:
-    held = await held_after(Step.BEGIN)
-    assert step(held, 0, host="other.system.svc") is Step.RENEW
-    assert step(held, 0, lost=True) is Step.SUCCEED
-    assert step(Held(held.authorities, held.key, None, ""), 0) is Step.RENEW
-    stranger = (await held_after(Step.BEGIN)).serving
-    assert step(Held(held.authorities, held.key, stranger, ""), 0) is Step.RENEW
+    held = await held_after(RotationStep.BEGIN)
+    assert step(held, 0, host="other.system.svc") is RotationStep.RENEW
+    assert step(held, 0, lost=True) is RotationStep.SUCCEED
+    assert step(SharedCertificates(held.authorities, held.key, None, ""), 0) is RotationStep.RENEW
+    stranger = (await held_after(RotationStep.BEGIN)).serving
+    assert step(SharedCertificates(held.authorities, held.key, stranger, ""), 0) is RotationStep.RENEW
 
 
 async def test_nothing_outlives_who_signed_it() -> None:
-    held = await held_after(Step.BEGIN)
+    held = await held_after(RotationStep.BEGIN)
     late = START + (LIVES - 0.5) * LIFE
-    order = rotation.order(Step.SUCCEED, held, late, name="ours", hosts=frozenset({HOST}), life=LIFE)
+    order = rotation.order(RotationStep.SUCCEED, held, late, name="ours", hosts=frozenset({HOST}), life=LIFE)
     assert order.ends == held.newest.ends
     assert order.authority_ends == late + LIVES * LIFE
 
@@ -216,5 +218,5 @@ def test_looks_are_rare_for_long_lives_and_many_for_short_ones() -> None:
     assert rotation.pause(None, START) == rotation.LONGEST_PAUSE
 
 
-def _order(held: Held, at: datetime) -> Order:
-    return rotation.order(Step.BEGIN, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
+def _order(held: SharedCertificates, at: datetime) -> CertificateOrder:
+    return rotation.order(RotationStep.BEGIN, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)

@@ -25,8 +25,8 @@ from shared.kubernetes.kinds import SECRET
 from shared.pki import certs
 from shared.pki.ca import authority, issue
 from shared.pki.certs import Pair
-from shared.pki.rotation import LIFETIME, Order
-from shared.pki.serving import Certificates, Mounted, SelfMade, make
+from shared.pki.rotation import LIFETIME, CertificateOrder
+from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates, make
 from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import certificates_of
@@ -106,12 +106,12 @@ def test_a_key_of_another_certificate_does_not_fit() -> None:
 
 
 async def test_what_is_made_in_a_process_of_its_own_is_as_ordered() -> None:
-    order = Order("ours", ("127.0.0.1", HOST), NOW, NOW + timedelta(days=1), None, NOW + timedelta(days=4))
+    order = CertificateOrder("ours", ("127.0.0.1", HOST), NOW, NOW + timedelta(days=1), None, NOW + timedelta(days=4))
     first = await make(order)
     assert first.authority is not None
     assert first.serving is not None
     verify(first.serving.certificate, first.authority.certificate, NOW)
-    again = await make(Order("ours", (HOST,), NOW, NOW + timedelta(days=1), first.authority, None))
+    again = await make(CertificateOrder("ours", (HOST,), NOW, NOW + timedelta(days=1), first.authority, None))
     assert again.authority is None
     assert again.serving is not None
     verify(again.serving.certificate, first.authority.certificate, NOW)
@@ -121,7 +121,7 @@ async def test_what_is_made_in_a_process_of_its_own_is_as_ordered() -> None:
 async def test_what_cannot_be_made_is_told_without_the_key() -> None:
     broken = Pair(signed()[0].certificate, "-----BEGIN PRIVATE KEY-----\nsecret")
     with pytest.raises(OSError, match="making a certificate failed") as error:
-        await make(Order("ours", (HOST,), NOW, NOW + timedelta(days=1), broken, None))
+        await make(CertificateOrder("ours", (HOST,), NOW, NOW + timedelta(days=1), broken, None))
     assert "secret" not in str(error.value)
 
 
@@ -210,7 +210,7 @@ async def eventually(check: Callable[[], bool]) -> None:
 async def test_changed_files_are_taken_up(tmp_path: Path) -> None:
     (_, first), (_, second) = signed(), signed(days=3)
     put(tmp_path, first)
-    certificates = Mounted(tmp_path)
+    certificates = FileCertificates(tmp_path)
     assert certificates.unready() is not None
     await certificates.open()
     assert certificates.unready() is None
@@ -228,7 +228,7 @@ async def test_halves_that_do_not_fit_are_kept_out(
     monkeypatch.setattr("shared.pki.serving.POLL", 0.01)
     (_, first), (_, second) = signed(), signed()
     put(tmp_path, first)
-    certificates = Mounted(tmp_path)
+    certificates = FileCertificates(tmp_path)
     await certificates.open()
     errors = metric("certwatcher_read_certificate_errors_total")
     (tmp_path / "tls.crt").write_text(second.certificate)
@@ -244,14 +244,14 @@ async def test_halves_that_do_not_fit_are_kept_out(
 
 async def test_an_empty_directory_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"tls\.crt"):
-        await Mounted(tmp_path).open()
+        await FileCertificates(tmp_path).open()
 
 
 async def test_a_users_own_authority_becomes_the_bundle(tmp_path: Path, cluster: Cluster) -> None:
     signer, pair = signed()
     put(tmp_path, pair, signer.certificate)
     clients = Clients(Kube(cluster.server, manager="ours"), "ours")
-    certificates = Mounted(tmp_path, clients, lambda: cluster.now)
+    certificates = FileCertificates(tmp_path, clients, lambda: cluster.now)
     await certificates.open()
     assert cluster.trusted(MUTATING) == cluster.trusted(VALIDATING) == signer.certificate
     cluster.server.log.reset()
@@ -416,7 +416,7 @@ async def test_without_rights_it_says_which_are_missing(cluster: Cluster) -> Non
 
 
 async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None:
-    certificates = SelfMade(
+    certificates = SelfSignedCertificates(
         Memory(), name="ours", hosts=frozenset({HOST}), life=LIFE, clock=lambda: cluster.now, maker=made
     )
     await certificates.open()
@@ -434,9 +434,9 @@ async def test_in_memory_it_is_renewed_without_anybody(cluster: Cluster) -> None
 @pytest.mark.parametrize(
     ("flags", "kind"),
     [
-        ([], SelfMade),
-        (["--certificates=self:system/ours", "--webhook-configurations=ours"], SelfMade),
-        (["--certificates=/etc/certificates"], Mounted),
+        ([], SelfSignedCertificates),
+        (["--certificates=self:system/ours", "--webhook-configurations=ours"], SelfSignedCertificates),
+        (["--certificates=/etc/certificates"], FileCertificates),
     ],
 )
 def test_a_flag_says_where_the_certificate_comes_from(cluster: Cluster, flags: list[str], kind: type) -> None:

@@ -14,7 +14,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Ob
 from shared.kubernetes.ownership import NotOurs
 from shared.pki import certs
 from shared.pki.ca import fulfil
-from shared.pki.rotation import Made, Order
+from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.serving import make
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Patch, WriteSecret
@@ -22,14 +22,14 @@ from shared.testing.harness.harness import NAMESPACE
 from tests.unit.shared.runtime.test_executor import Room
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
-AUTHORITY = Order("box", (), BEGINS, None, None, BEGINS + timedelta(days=100))
+AUTHORITY = CertificateOrder("box", (), BEGINS, None, None, BEGINS + timedelta(days=100))
 
 
-async def issued(order: Order) -> Made:
+async def issued(order: CertificateOrder) -> Made:
     return fulfil(order)
 
 
-async def not_issued(_: Order) -> Made:
+async def not_issued(_: CertificateOrder) -> Made:
     raise OSError("making a certificate took more than 60 s")
 
 
@@ -119,7 +119,7 @@ async def test_a_certificate_that_cannot_be_made_is_trouble_that_is_told_and_tri
 async def test_a_client_alone_and_an_authority_alone_are_made_in_a_process_of_their_own() -> None:
     authority = (await make(AUTHORITY)).authority
     assert authority is not None
-    made = await make(Order("client", (), BEGINS, BEGINS + timedelta(days=1), authority, None, client=True))
+    made = await make(CertificateOrder("client", (), BEGINS, BEGINS + timedelta(days=1), authority, None, client=True))
     assert made.authority is None
     assert made.serving is not None
     assert certs.read(made.serving.certificate)[0].hosts == frozenset()

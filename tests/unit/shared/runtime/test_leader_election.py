@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 from shared.kubernetes.client import Kube, Request, Response, Transport
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import DEPLOYMENT, EVENT, LEASE, Obj
-from shared.runtime.leader_election import Fence, Leadership, Sight, Times, claim, release, unopposed
+from shared.runtime.leader_election import Fence, Leadership, LeaseObservation, Times, claim, release, unopposed
 from shared.status.events import Recorder
 from shared.testing import ApiServer
 from shared.testing.faults import requests
@@ -24,8 +24,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES = Times(lease_duration=1, renew_deadline=0.4, retry_period=0.05)
 
 
-def sight(since: float = 0.0, **spec: Any) -> Sight:
-    return Sight({"metadata": {"resourceVersion": "1"}, "spec": spec}, since)
+def sight(since: float = 0.0, **spec: Any) -> LeaseObservation:
+    return LeaseObservation({"metadata": {"resourceVersion": "1"}, "spec": spec}, since)
 
 
 # The rules.
@@ -46,7 +46,7 @@ def test_a_lease_that_was_given_back_is_free_at_once() -> None:
 def test_only_a_change_of_what_it_says_makes_a_lease_fresh() -> None:
     held = sight(since=100.0, holderIdentity="a", renewTime="1")
     annotated = {"metadata": {"resourceVersion": "2"}, "spec": dict(held.spec)}
-    assert held.next(annotated, 110.0) == Sight(annotated, 100.0)
+    assert held.next(annotated, 110.0) == LeaseObservation(annotated, 100.0)
     renewed = {"metadata": {"resourceVersion": "3"}, "spec": held.spec | {"renewTime": "2"}}
     assert held.next(renewed, 110.0).since == 110.0
 

@@ -18,20 +18,20 @@ def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict()
     steps = [
         says(PASS),
         says(Step.do(ONE)),
-        says(Step.underway("First", "one", requeue=30)),
+        says(Step.progressing("First", "one", requeue=30)),
         says(Step.do(TWO)),
-        says(Step.underway("Second", "two", requeue=5)),
+        says(Step.progressing("Second", "two", requeue=5)),
     ]
     actions, verdict, requeue = follow(steps, None, None, NOW)
     assert actions == (ONE, TWO)
-    assert (verdict.progress, verdict.reason, verdict.message) == (Progress.UNDERWAY, "First", "one")
+    assert (verdict.progress, verdict.reason, verdict.message) == (Progress.PROGRESSING, "First", "one")
     assert requeue == 5
 
 
 def test_what_must_be_waited_for_ends_the_chain_and_is_told() -> None:
-    for blocking in (Step.wait("Blocked", "…", ONE), Step.stall("Blocked", "…"), Step.hold("Blocked", "…")):
+    for blocking in (Step.wait("Blocked", "…", ONE), Step.blocked("Blocked", "…"), Step.paused("Blocked", "…")):
         actions, verdict, _ = follow(
-            [says(Step.underway("Earlier", "")), says(blocking), says(Step.do(TWO))], None, None, NOW
+            [says(Step.progressing("Earlier", "")), says(blocking), says(Step.do(TWO))], None, None, NOW
         )
         assert TWO not in actions
         assert verdict.reason == "Blocked"

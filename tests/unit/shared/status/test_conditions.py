@@ -20,24 +20,24 @@ def conditions(reported: Obj) -> dict[str, tuple[str, str]]:
 
 
 def test_the_first_status_of_a_resource_under_way_is_unknown() -> None:
-    first = status.compose(resource(), {}, Verdict(Progress.UNDERWAY, "Creating", "…"), THEN)
+    first = status.compose(resource(), {}, Verdict(Progress.PROGRESSING, "Creating", "…"), THEN)
     assert conditions(first) == {
         "Ready": ("Unknown", "Creating"),
         "Reconciling": ("True", "Creating"),
         "Stalled": ("False", "Creating"),
     }
-    second = status.compose(resource(first), {}, Verdict(Progress.UNDERWAY, "Creating", "1 of 3"), NOW)
+    second = status.compose(resource(first), {}, Verdict(Progress.PROGRESSING, "Creating", "1 of 3"), NOW)
     assert conditions(second)["Ready"] == ("Unknown", "Creating"), "nothing is known better yet"
-    third = status.compose(resource(second), {}, Verdict(Progress.UNDERWAY, "ServerFailing", "…"), NOW)
+    third = status.compose(resource(second), {}, Verdict(Progress.PROGRESSING, "ServerFailing", "…"), NOW)
     assert conditions(third)["Ready"] == ("False", "ServerFailing")
 
 
 def test_done_stalled_and_held() -> None:
     done = status.compose(resource(), {}, Verdict(), THEN)
     assert [conditions(done)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
-    stalled = status.compose(resource(done), {}, Verdict(Progress.STALLED, "InvalidSpec", "size"), THEN)
+    stalled = status.compose(resource(done), {}, Verdict(Progress.BLOCKED, "InvalidSpec", "size"), THEN)
     assert [conditions(stalled)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["False", "False", "True"]
-    held = status.compose(resource(done), {}, Verdict(Progress.HELD, "Paused", "", ready=True), THEN)
+    held = status.compose(resource(done), {}, Verdict(Progress.PAUSED, "Paused", "", ready=True), THEN)
     assert [conditions(held)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
 
 
@@ -46,7 +46,7 @@ def test_the_time_of_a_transition_stays_until_the_next() -> None:
     same = status.compose(resource(first, generation=2), {}, Verdict(message="new words"), NOW)
     assert {found["lastTransitionTime"] for found in same["conditions"]} == {THEN}
     assert same["observedGeneration"] == 2
-    turned = status.compose(resource(same), {}, Verdict(Progress.UNDERWAY, "Degraded", ""), NOW)
+    turned = status.compose(resource(same), {}, Verdict(Progress.PROGRESSING, "Degraded", ""), NOW)
     assert {found["type"]: found["lastTransitionTime"] for found in turned["conditions"]} == {
         "Ready": NOW,
         "Reconciling": NOW,

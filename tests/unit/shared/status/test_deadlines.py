@@ -12,7 +12,7 @@ from shared.status.verdict import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEADLINE = Deadline("CreateTimeout", 600, "--create-timeout")
-UNDERWAY = Verdict(Progress.UNDERWAY, "Creating", "1 of 3 servers are ready.")
+UNDERWAY = Verdict(Progress.PROGRESSING, "Creating", "1 of 3 servers are ready.")
 
 
 def since(seconds: float) -> Obj:
@@ -30,7 +30,7 @@ def test_what_only_begins_has_all_of_its_time() -> None:
     assert DEADLINE.judge({}, UNDERWAY, NOW) == DEADLINE.judge(done, UNDERWAY, NOW) == (UNDERWAY, 600)
 
 
-@pytest.mark.parametrize("progress", [Progress.UNDERWAY, Progress.WAITING])
+@pytest.mark.parametrize("progress", [Progress.PROGRESSING, Progress.WAITING])
 @pytest.mark.parametrize("seconds", [600, 86400])
 def test_after_its_time_it_is_a_warning_that_says_what_hinders(progress: Progress, seconds: float) -> None:
     verdict, again = DEADLINE.judge(since(seconds), Verdict(progress, "ServerFailing", "No such image."), NOW)
@@ -46,7 +46,7 @@ def test_the_message_does_not_change_with_the_time() -> None:
     assert DEADLINE.judge(obj, UNDERWAY, NOW + timedelta(hours=1)) == late
 
 
-@pytest.mark.parametrize("progress", [Progress.DONE, Progress.STALLED, Progress.HELD])
+@pytest.mark.parametrize("progress", [Progress.DONE, Progress.BLOCKED, Progress.PAUSED])
 def test_what_is_not_under_way_takes_no_time(progress: Progress) -> None:
     verdict = Verdict(progress, "It", "is so.")
     assert DEADLINE.judge(since(10**6), verdict, NOW) == (verdict, None)

@@ -18,8 +18,8 @@ from shared.testing.harness.harness import Harness
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = Key("default", "a")
 
-DONE, UNDERWAY = Verdict(), Verdict(Progress.UNDERWAY, "Scaling")
-STALLED, HELD = Verdict(Progress.STALLED, "InvalidSpec"), Verdict(Progress.HELD, "Paused")
+DONE, UNDERWAY = Verdict(), Verdict(Progress.PROGRESSING, "Scaling")
+STALLED, HELD = Verdict(Progress.BLOCKED, "InvalidSpec"), Verdict(Progress.PAUSED, "Paused")
 
 
 class Watched:
