@@ -21,7 +21,7 @@ def reasons() -> set[str]:
     for path in [
         *ROOT.glob("operators/**/*.py"),
         ROOT / "shared/runtime/reconciler.py",
-        ROOT / "shared/kubernetes/secrets.py",
+        ROOT / "shared/pki/secret_checks.py",
     ]:
         for node in ast.walk(ast.parse(path.read_text())):
             said: list[ast.expr] = []
