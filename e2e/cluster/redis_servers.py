@@ -23,7 +23,7 @@ from operators.redis.client.connection import connect
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Command, Endpoint, RedisError, Refused, Server
-from operators.redis.topology.slots import SLOTS, Slots, key_slot
+from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 NEWEST = ("valkey", "9.1")
 OLDEST = ("redis", "7.0.15")

@@ -16,6 +16,7 @@ from operators.redis.objects import resources
 from operators.redis.objects.resources import CONFIG_MARK
 from operators.redis.observe import Instance, Observed
 from operators.redis.settings import Settings
+from operators.redis.slots.placement import violations
 from operators.redis.steps import rebalance
 from operators.redis.steps.bootstrap import form, why_away
 from operators.redis.steps.credentials import keep_users, renew_certificates, require_entry
@@ -60,7 +61,6 @@ from operators.redis.steps.scaling import (
     pair_replicas,
     staying,
 )
-from operators.redis.topology.placement import violations
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Plan, Step, StepOf, follow, refuse

@@ -19,7 +19,7 @@ from operators.redis.api.status import (
     recorded_nodes,
 )
 from operators.redis.api.warnings import data_loss_of, warnings_for
-from operators.redis.topology.slot_planner import CannotAssign, CannotMove, Move, assigned
+from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move, assigned
 from shared.api.crd import Column, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET

@@ -17,8 +17,8 @@ from operators.redis.client.command_base import NodeCall, RedisCall, each, known
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect, Endpoint, Refused, Server
 from operators.redis.migration.slot_closing import close_slots
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from shared.runtime.plan import Call
 
 

@@ -26,7 +26,7 @@ from operators.redis.migration.redis import RedisImport
 from operators.redis.migration.server_side import MigrationPath
 from operators.redis.migration.throttle import KEYS, LatencyProbe, Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
-from operators.redis.topology.slot_planner import Move
+from operators.redis.slots.slot_planner import Move
 
 __all__ = ["BUDGET", "KEYS", "move"]
 

@@ -37,7 +37,7 @@ from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
 from operators.redis.migration.slot_closing import close
 from operators.redis.migration.throttle import LatencyProbe, Throttle
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 BATCH = 32
 """Slots that are opened in one go, and handed over in one: for each go, servers write down what they know."""

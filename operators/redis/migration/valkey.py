@@ -13,7 +13,7 @@ from operators.redis.client.responses import mapping
 from operators.redis.client.server import Refused
 from operators.redis.migration.participants import End
 from operators.redis.migration.server_side import Job, MigrationPath
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 _ENDED = frozenset({"success", "failed", "cancelled"})
 

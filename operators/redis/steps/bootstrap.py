@@ -21,9 +21,9 @@ from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
 from operators.redis.client.responses import NodeReport
 from operators.redis.objects import resources
 from operators.redis.observe import Instance, Observed
-from operators.redis.topology.placement import choose_masters
-from operators.redis.topology.slot_planner import shares
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.placement import choose_masters
+from operators.redis.slots.slot_planner import shares
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 

@@ -21,10 +21,10 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.objects import resources
 from operators.redis.observe import Instance, Observed
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD
 from operators.redis.steps.scaling import is_blank, members
-from operators.redis.topology.slots import Slots
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step

@@ -15,10 +15,8 @@ from operators.redis.client.commands import CloseSlots, MoveSlots
 from operators.redis.client.server import Endpoint
 from operators.redis.objects import resources
 from operators.redis.observe import Observed
-from operators.redis.steps.bootstrap import SOON, why_away
-from operators.redis.steps.membership_repair import HELD
-from operators.redis.steps.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
-from operators.redis.topology.slot_planner import (
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import (
     CannotAssign,
     CannotMove,
     Move,
@@ -27,7 +25,9 @@ from operators.redis.topology.slot_planner import (
     drained,
     moved,
 )
-from operators.redis.topology.slots import Slots
+from operators.redis.steps.bootstrap import SOON, why_away
+from operators.redis.steps.membership_repair import HELD
+from operators.redis.steps.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step

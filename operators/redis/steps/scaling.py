@@ -14,10 +14,10 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import FailOver, Meet, Replicate
 from operators.redis.objects import resources
 from operators.redis.observe import Instance, Observed
+from operators.redis.slots.placement import choose_masters, pair
+from operators.redis.slots.slot_planner import Move, remaining
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD, TURNING, dismissed, needed
-from operators.redis.topology.placement import choose_masters, pair
-from operators.redis.topology.slot_planner import Move, remaining
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from shared.runtime.plan import PASS, Action, Delete, Step
 from shared.status.verdict import Progress

@@ -24,7 +24,7 @@ from operators.redis.client.commands import (
 )
 from operators.redis.client.connection import connect
 from operators.redis.client.server import Access, Denied, Refused, SlotStuck, Unreachable
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 
 async def twice(call: RedisCall) -> None:

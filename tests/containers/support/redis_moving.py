@@ -12,8 +12,8 @@ from e2e.cluster.redis_servers import Client, Cluster, key_in
 from operators.redis import migration
 from operators.redis.client.commands import CloseSlots, execute
 from operators.redis.client.connection import connect
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_cutting import Scissors
 
 KEYS = 12

@@ -8,8 +8,8 @@ import yaml
 from operators.redis.api import resource
 from operators.redis.api.engine_versions import Engine, Version, refusal
 from operators.redis.api.resource import FormingNode, RecordedNode, RedisCluster
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from shared.api.crd import to_yaml
 from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import InvalidSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from operators.redis import migration
 from operators.redis.client.server import Access, Endpoint
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from tests.support.redis.recorded_conformance import SEEN
 from tests.unit.redis.simulation.data import KEYS
 from tests.unit.redis.simulation.lab import Watched

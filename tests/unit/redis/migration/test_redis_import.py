@@ -12,8 +12,8 @@ import pytest
 from operators.redis import migration
 from operators.redis.client.server import Access, Command, Endpoint, Refused, Server, SlotStuck, TargetFull
 from operators.redis.migration import server_side
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 
 ONE, TWO, THREE, FOUR = (letter * 40 for letter in "abcd")
 
