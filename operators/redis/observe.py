@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from operators.redis.api.resource import RecordedNode, RedisCluster
+from operators.redis.api.resource import RedisCluster
+from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import NodeReport
 from operators.redis.objects.resources import CONTAINER
 from operators.redis.security.secrets import Secrets

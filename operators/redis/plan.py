@@ -10,7 +10,8 @@ from datetime import datetime
 from functools import partial
 
 from operators.redis import status
-from operators.redis.api.resource import RedisCluster, validate
+from operators.redis.api.admission import validate
+from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import pod as template
 from operators.redis.objects import resources
 from operators.redis.objects.resources import CONFIG_MARK

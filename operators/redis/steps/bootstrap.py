@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from operators.redis.api.resource import FormingNode, RecordedNode, RedisCluster
+from operators.redis.api.resource import RedisCluster
+from operators.redis.api.status import FormingNode, RecordedNode
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
 from operators.redis.client.responses import NodeReport
 from operators.redis.objects import resources

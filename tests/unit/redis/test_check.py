@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from operators.redis import check
-from operators.redis.api.resource import RedisCluster, validate
+from operators.redis.api.admission import validate
+from operators.redis.api.resource import RedisCluster
 from operators.redis.check import KEYS, SPEC, use
 from operators.redis.client.server import Access, Endpoint, Refused, Unreachable
 from operators.redis.slots.hash_slots import key_slot
