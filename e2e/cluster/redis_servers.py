@@ -20,9 +20,10 @@ from pathlib import Path
 from e2e.cluster import processes, redis_programs
 from e2e.cluster.network import free_ports
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import RedisError, Refused
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Access, Command, Endpoint, RedisError, Refused, Server
+from operators.redis.client.server import Access, Command, Endpoint, Server
 from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 NEWEST = ("valkey", "9.1")

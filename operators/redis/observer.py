@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.client.errors import Denied, RedisError
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Connect, Denied, RedisError
+from operators.redis.client.server import Connect
 from operators.redis.objects import resources
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.objects.resources import COMPONENT

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.commands import CloseSlots, MoveSlots
 from operators.redis.client.server import Endpoint
+from operators.redis.migration.commands import CloseSlots, MoveSlots
 from operators.redis.objects import resources
 from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots

@@ -24,8 +24,9 @@ from operators.redis.api.reserved_directives import OURS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import Denied, Refused
 from operators.redis.client.responses import mapping
-from operators.redis.client.server import Access, Denied, Refused
+from operators.redis.client.server import Access
 from operators.redis.objects import redis_conf, resources
 from operators.redis.objects.pod import pod as pod_template
 from operators.redis.objects.redis_conf import RESTART, USERS_KEY

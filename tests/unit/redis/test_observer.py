@@ -9,7 +9,8 @@ import pytest
 
 from operators.redis.__main__ import clusters
 from operators.redis.api.resource import API, RedisCluster
-from operators.redis.client.server import Access, Denied, Endpoint, Loading, RedisError, Server, Unreachable
+from operators.redis.client.errors import Denied, Loading, RedisError, Unreachable
+from operators.redis.client.server import Access, Endpoint, Server
 from operators.redis.objects import resources
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed

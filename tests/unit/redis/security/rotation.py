@@ -13,9 +13,9 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
+from operators.redis.client.errors import Refused
 from operators.redis.client.responses import Node as Line
 from operators.redis.client.responses import NodeReport, digest
-from operators.redis.client.server import Refused
 from operators.redis.objects import pod, resources
 from operators.redis.objects.redis_conf import TLS
 from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
