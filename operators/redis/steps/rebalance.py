@@ -12,8 +12,8 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Endpoint
+from operators.redis.instance import endpoint
 from operators.redis.migration.commands import CloseSlots, MoveSlots
-from operators.redis.objects import resources
 from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import (
@@ -156,9 +156,7 @@ def _call(resource: RedisCluster, seen: Observed, moves: tuple[Move, ...]) -> Mo
 def _nodes(resource: RedisCluster, seen: Observed) -> Mapping[str, Endpoint]:
     """Where masters are asked, by id."""
     return {
-        node.id: resources.endpoint(resource, seen.reachable[node.id])
-        for node in seen.view.reachable_nodes
-        if node.is_master
+        node.id: endpoint(resource, seen.reachable[node.id]) for node in seen.view.reachable_nodes if node.is_master
     }
 
 

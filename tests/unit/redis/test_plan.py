@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
+from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.membership_repair import agreement
