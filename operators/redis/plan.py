@@ -12,6 +12,7 @@ from functools import partial
 from operators.redis import status
 from operators.redis.api.admission import validate
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
 from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
@@ -19,20 +20,15 @@ from operators.redis.objects.names import CONFIG_MARK
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.slots.placement import violations
-from operators.redis.steps import rebalance
-from operators.redis.steps.bootstrap import form, why_away
+from operators.redis.steps.bootstrap import form
 from operators.redis.steps.credentials import keep_users, renew_certificates, require_entry
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
+from operators.redis.steps.failover import replace_failed
+from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import admit_clients, apply_config
-from operators.redis.steps.membership_repair import (
-    await_agreement,
-    await_redis,
-    forget_gone,
-    meet_again,
-    record_nodes,
-    refuse_strangers,
-    replace_failed,
-)
+from operators.redis.steps.membership_repair import forget_gone, meet_again, record_nodes
+from operators.redis.steps.open_slots import mend_open_slots
+from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_strangers
 from operators.redis.steps.provisioning import (
     config_digest,
     config_mark,
@@ -45,7 +41,8 @@ from operators.redis.steps.provisioning import (
     require_config,
     require_secrets,
 )
-from operators.redis.steps.rebalance import mend_open_slots, move_slots
+from operators.redis.steps.rebalance import move_slots
+from operators.redis.steps.replication import pair_replicas
 from operators.redis.steps.rolling_update import (
     outdated,
     permitted,
@@ -56,14 +53,7 @@ from operators.redis.steps.rolling_update import (
 )
 from operators.redis.steps.rollout_markers import made_with
 from operators.redis.steps.scale_down import drop_volumes, replicas
-from operators.redis.steps.scaling import (
-    hand_over,
-    join_nodes,
-    make_room_for_masters,
-    masters,
-    pair_replicas,
-    staying,
-)
+from operators.redis.steps.scaling import hand_over, make_room_for_masters
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Plan, Step, StepOf, follow, refuse
@@ -88,8 +78,9 @@ class Planner:
 
     settings: Settings
 
-    def plan(self, resource: RedisCluster, seen: Observed, now: datetime) -> Plan:
+    def plan(self, resource: RedisCluster, observed: Observed, now: datetime) -> Plan:
         """The chain's answer, with the status that tells it."""
+        seen = Assessment.of(resource, observed)
         actions, verdict, requeue = follow(self._steps(), resource, seen, now)
         phase = _phase(resource, seen, verdict.progress)
         if verdict.done:
@@ -105,7 +96,7 @@ class Planner:
         told = status.report(self.settings, resource, seen, now, phase, verdict)
         return Plan(actions, verdict, told, min(requeues))
 
-    def _steps(self) -> tuple[StepOf[RedisCluster, Observed], ...]:
+    def _steps(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         settings = self.settings
         return (
             hold_while_paused,  # a person works on it: report, touch nothing
@@ -147,7 +138,7 @@ class Planner:
             await_nodes,  # all there, in step, ready, and none left over
         )
 
-    def keep_stateful_set(self, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    def keep_stateful_set(self, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
         """The StatefulSet has a place for each node that the spec asks for, and for each that cannot go yet.
 
         While a version is refused it keeps the image that nodes have; so that healing goes on meanwhile.
@@ -167,24 +158,24 @@ class Planner:
         }.get(phase)
 
 
-def hold_while_paused(resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
+def hold_while_paused(resource: RedisCluster, _seen: Assessment, _now: datetime) -> Step:
     """While spec.pause holds, nothing is changed."""
     if not resource.spec.pause:
         return PASS
     return Step.paused("Paused", "spec.pause is true: nothing is changed until it is false again.")
 
 
-def refuse_contradictions(resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
+def refuse_contradictions(resource: RedisCluster, _seen: Assessment, _now: datetime) -> Step:
     """A spec that contradicts itself changes nothing; what runs goes on."""
     return refuse(validate(resource))
 
 
-def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Every node is there, a member, in step and ready, and none is left over."""
     lacking = _lacking(resource, seen)
     if not lacking:
         return PASS
-    failing = any(place.pod and place.pod.trouble and not place.ready for place in staying(resource, seen))
+    failing = any(place.pod and place.pod.trouble and not place.ready for place in seen.staying)
     phase = _phase(resource, seen, Progress.PROGRESSING)
     reason = "NodeFailing" if failing else "Degraded" if phase in (RUNNING, FAILED) else phase
     more = len(lacking) - MAX_LISTED_ITEMS
@@ -194,16 +185,16 @@ def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     return Step.progressing(reason, message, warning=reason in ("NodeFailing", "Degraded"), requeue=BUSY)
 
 
-def _lacking(resource: RedisCluster, seen: Observed) -> list[str]:
+def _lacking(resource: RedisCluster, seen: Assessment) -> list[str]:
     """What a cluster lacks to be as the spec asks, each in a sentence."""
     if not resource.formed:
         return ["It has yet to begin."]
     view = seen.view
     told = [f"Nobody serves {brief(view.unserved)}."] if view.unserved else []
     refusing = set() if view.unserved else {node.id for node in view.refusing}
-    for place in staying(resource, seen):
+    for place in seen.staying:
         if place.said is None:
-            told.append(why_away(place))
+            told.append(place.why_away)
         elif not status.serves(seen, place) and not _is_idle(resource, seen, place):
             told.append(f"{place.name} is {'not in step' if place.ready else 'not ready'} yet.")
         elif place.id in refusing:  # as a master does for 2 s after its start
@@ -216,15 +207,15 @@ def _lacking(resource: RedisCluster, seen: Observed) -> list[str]:
     return told + ([f"{', '.join(extra)}: let go, and not gone yet."] if extra else [])
 
 
-def _is_idle(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
+def _is_idle(resource: RedisCluster, seen: Assessment, place: Instance) -> bool:
     """Whether a master owns no slots because the spec gives it none (AssignReceive)."""
     by_hand = resource.spec.update_strategy.type == "AssignReceive"
-    return by_hand and place.ready and place.id in masters(resource, seen)
+    return by_hand and place.ready and place.id in seen.primaries
 
 
-def _count(resource: RedisCluster, seen: Observed) -> str:
+def _count(resource: RedisCluster, seen: Assessment) -> str:
     """How many there are of what is wanted; and who would go along with its master, for want of another host."""
-    serving = sum(1 for place in staying(resource, seen) if status.serves(seen, place))
+    serving = sum(1 for place in seen.staying if status.serves(seen, place))
     pairs = {node.id: node.master for node in seen.view.members if node.is_replica}
     hosts = {node_id: place.host for node_id, place in seen.reachable.items()}
     beside = violations(pairs, hosts)
@@ -235,7 +226,7 @@ def _count(resource: RedisCluster, seen: Observed) -> str:
     return f"{told}; on the same host as their masters, for want of another: {names}"
 
 
-def _phase(resource: RedisCluster, seen: Observed, progress: Progress) -> str:
+def _phase(resource: RedisCluster, seen: Assessment, progress: Progress) -> str:
     """What it is doing, in the seed's words; a movement keeps its name until it is over."""
     before = resource.phase
     if progress is Progress.DONE:
@@ -250,5 +241,5 @@ def _phase(resource: RedisCluster, seen: Observed, progress: Progress) -> str:
         return UPGRADING
     left_over = any(place.number >= resource.spec.replicas and place.pod for place in seen.places)
     resized = resource.changed and len(seen.view.members) != resource.spec.replicas
-    moves = rebalance.is_moving(resource, seen)
+    moves = resource.formed and bool(seen.slot_plan.moves)
     return SCALING if before == SCALING or left_over or resized or moves else RUNNING

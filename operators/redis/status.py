@@ -9,15 +9,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.server import PORT
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
-from operators.redis.observe import Observed
 from operators.redis.settings import Settings
-from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
-from operators.redis.steps.membership_repair import recorded_node
+from operators.redis.steps import data_loss_recovery
+from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import running
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
@@ -28,27 +29,25 @@ SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting
 
 
 def report(
-    settings: Settings, resource: RedisCluster, seen: Observed, now: datetime, phase: str, verdict: Verdict
+    settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
     """The whole status, but Ready, Reconciling and Stalled."""
-    begun = bootstrap.formed(resource, seen) and not data_loss_recovery.begins_anew(resource, seen)
+    begun = seen.has_formed and not data_loss_recovery.begins_anew(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
         "replicas": sum(1 for place in seen.places if place.pod),
         "readyReplicas": sum(1 for place in seen.places if serves(seen, place)),
         "masters": sum(1 for master in seen.view.masters if master.answers),
-        "conditions": [
-            instance(resource, seen, place, now) for place in seen.places if _is_told(resource, seen, place)
-        ],
+        "conditions": [instance(resource, seen, place, now) for place in seen.places if _is_told(seen, place)],
         "formed": begun,
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
-            for node in (() if begun else bootstrap.planned(resource, seen))
+            for node in (() if begun else planned(seen))
         ],
         "shards": _shards(resource, seen),
-        "migration": rebalance.migration_status(resource, seen, now),
-        "assigned": rebalance.assigned_status(resource, seen),
+        "migration": migration_status.progress(seen, now),
+        "assigned": migration_status.assigned(seen),
         "former": _former(resource, seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
@@ -59,7 +58,7 @@ def report(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def serves(seen: Observed, place: Instance) -> bool:
+def serves(seen: Assessment, place: Instance) -> bool:
     """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
     node = seen.view.nodes.get(place.id)
     if node is None or not place.ready or node.said is None or node.said.loading:
@@ -67,10 +66,10 @@ def serves(seen: Observed, place: Instance) -> bool:
     return bool(seen.view.slots_of(node.id)) or node.synced
 
 
-def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datetime) -> Obj:
+def instance(resource: RedisCluster, seen: Assessment, place: Instance, now: datetime) -> Obj:
     """The entry of one node: as the seed has it, and on which disk it is."""
     before = _entry(resource, place)
-    known = recorded_node(resource, seen, place)
+    known = seen.node_to_record(place)
     node = seen.view.nodes.get(known[0]) if known else None
     well, (reason, message) = serves(seen, place), _doing(seen, place)
     status, pod = str(well), place.pod_obj or {}
@@ -106,13 +105,13 @@ def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datet
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _former(resource: RedisCluster, seen: Observed) -> list[Obj] | None:
+def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
     """Nodes that are written down for no place any more, until all are there again: one that was away when the others
     forgot them brings them back, and they are not to be taken for somebody else's.
     """
     former = dict(resource.former_nodes)
     for place in seen.places:
-        known = recorded_node(resource, seen, place)
+        known = seen.node_to_record(place)
         if place.recorded and (known is None or known[0] != place.recorded.node_id):
             former[place.recorded.node_id] = place.name
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
@@ -124,11 +123,11 @@ def _entry(resource: RedisCluster, place: Instance) -> Obj:
     return next((entry for entry in told if entry.get("name") == place.name), {})
 
 
-def _is_told(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
-    return place.pod is not None or recorded_node(resource, seen, place) is not None
+def _is_told(seen: Assessment, place: Instance) -> bool:
+    return place.pod is not None or seen.node_to_record(place) is not None
 
 
-def _doing(seen: Observed, place: Instance) -> tuple[str, str]:
+def _doing(seen: Assessment, place: Instance) -> tuple[str, str]:
     """What a node is doing, and for people, why it does not serve."""
     if serves(seen, place):
         return SERVING, ""
@@ -145,7 +144,7 @@ def _doing(seen: Observed, place: Instance) -> tuple[str, str]:
     return JOINING, "It owns no slots."
 
 
-def _shards(resource: RedisCluster, seen: Observed) -> list[Obj]:
+def _shards(resource: RedisCluster, seen: Assessment) -> list[Obj]:
     """Masters and their replicas, by place; as last told where nobody answers."""
     if not seen.reachable:
         return list(resource.reported.get("shards") or ())
@@ -166,6 +165,6 @@ def _natural(name: str) -> tuple[str, int]:
     return (stem, int(number)) if number.isdecimal() else (name, -1)
 
 
-def _version(resource: RedisCluster, seen: Observed) -> str | None:
+def _version(resource: RedisCluster, seen: Assessment) -> str | None:
     lowest = min(running(resource, seen), default=None)
     return str(lowest) if lowest else resource.reported.get("version")

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from operators.redis.slots.hash_slots import Slots
@@ -131,7 +132,7 @@ class Facts:
     evicts: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeReport:
     """What one node says at one moment; see `Node` and `Facts`.
 
@@ -162,14 +163,18 @@ class NodeReport:
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def me(self) -> Node:
         """The node itself."""
         return next(node for node in self.nodes if node.is_me)
 
+    @cached_property
+    def _by_id(self) -> Mapping[str, Node]:
+        return {node.id: node for node in reversed(self.nodes)}
+
     def node(self, node_id: str) -> Node | None:
-        """What it knows of another; None if it does not know it."""
-        return next((node for node in self.nodes if node.id == node_id), None)
+        """What it knows of another node; None if it does not know it."""
+        return self._by_id.get(node_id)
 
 
 def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:

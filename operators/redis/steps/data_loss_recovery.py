@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
-from operators.redis.instance import Instance, endpoint
-from operators.redis.observe import Observed
+from operators.redis.instance import Instance
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.steps.bootstrap import SOON, why_away
-from operators.redis.steps.membership_repair import HELD
-from operators.redis.steps.scaling import is_blank, members
+from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
@@ -58,7 +56,7 @@ class SlotLoss:
     token: str
 
 
-def loss(resource: RedisCluster, seen: Observed) -> SlotLoss | None:
+def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     """What is lost, or may be; None where every slot is served, or will be by a replica that is there."""
     if not resource.formed:
         return None
@@ -92,12 +90,12 @@ def loss(resource: RedisCluster, seen: Observed) -> SlotLoss | None:
     )
 
 
-def _recorded_copies(seen: Observed, master: str) -> set[str]:
+def _recorded_copies(seen: Assessment, master: str) -> set[str]:
     """Replicas of a node as the status last told: whom the others forgot may have the keys all the same."""
     return {node_id for node_id, place in seen.recorded.items() if place.recorded and place.recorded.master == master}
 
 
-def report(resource: RedisCluster, seen: Observed) -> Obj | None:
+def report(resource: RedisCluster, seen: Assessment) -> Obj | None:
     """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do."""
     found, recorded = loss(resource, seen), _recorded(resource)
     if found is None or found.silent:
@@ -107,7 +105,7 @@ def report(resource: RedisCluster, seen: Observed) -> Obj | None:
     return {"token": found.token, "slots": str(found.slots), "message": _consequences(found)}
 
 
-def begins_anew(resource: RedisCluster, seen: Observed) -> bool:
+def begins_anew(resource: RedisCluster, seen: Assessment) -> bool:
     """Whether a person allowed that a cluster of which nothing is left begins anew."""
     found = loss(resource, seen)
     return found is not None and found.total and not found.silent and _in_force(resource, found)
@@ -126,7 +124,7 @@ def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
     return found.token == recorded["token"] or not (found.slots - Slots.parse(recorded["slots"]))
 
 
-def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Slots whose keys may come back are waited for; if they are lost, a person may let them be served again."""
     found = loss(resource, seen)
     if found is None:
@@ -134,7 +132,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
     if found.silent:
         message = (
             f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
-            f"{' '.join(map(why_away, found.silent))}"
+            f"{' '.join(place.why_away for place in found.silent)}"
         )
         return Step((), Progress.WAITING, UNSERVED, message, warning=True, requeue=AGAIN)
     if not _in_force(resource, found):
@@ -144,43 +142,39 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
         return Step.wait(RECOVERING, message, requeue=0)
     if unclear := seen.view.without(found.nodes).settled:
         message = f"{brief(found.slots)} are served again, empty, once nodes agree. {unclear}"
-        return Step.wait(RECOVERING, message, requeue=SOON)
+        return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
     return _carry_out(resource, seen, found)
 
 
-def _carry_out(resource: RedisCluster, seen: Observed, found: SlotLoss) -> Step:
+def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
     view, access = seen.view, seen.secrets.access
     if known := [node_id for node_id in found.nodes if node_id in view.nodes and view.slots_of(node_id)]:
         calls = [
             Forget(
                 access,
                 node_id,
-                tuple(
-                    endpoint(resource, seen.reachable[voice.id])
-                    for voice in view.reachable_nodes
-                    if voice.id in view.nodes[node_id].told
-                ),
+                tuple(seen.at(voice.id) for voice in view.reachable_nodes if voice.id in view.nodes[node_id].told),
             )
             for node_id in known
         ]
         message = f"The loss of {', '.join(found.names)} is allowed for: all forget them."
-        return Step.wait(RECOVERING, message, *calls, requeue=SOON)
+        return Step.wait(RECOVERING, message, *calls, requeue=GOSSIP_SECONDS)
     takers = _takers(resource, seen)
     calls_, left = [], list(found.slots)
     for node_id, share in _shared(takers, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
-            at = endpoint(resource, seen.reachable[node_id])
+            at = seen.at(node_id)
             calls_.append(AddSlots(access, at, node_id, slots, outbid=True))
     message = f"{', '.join(map(seen.name_of, takers))} serve {brief(found.slots)} again, empty."
-    return Step.wait(RECOVERING, message, *calls_, requeue=SOON)
+    return Step.wait(RECOVERING, message, *calls_, requeue=GOSSIP_SECONDS)
 
 
-def _takers(resource: RedisCluster, seen: Observed) -> list[str]:
+def _takers(resource: RedisCluster, seen: Assessment) -> list[str]:
     """Nodes that hold nothing, as many as masters are lacking; else the master that owns fewest slots."""
-    view, there = seen.view, members(resource, seen)
+    view, there = seen.view, seen.members
     lacking = resource.masters - sum(master.answers for master in view.masters)
-    blank = [node_id for node_id, place in there.items() if is_blank(place)][: max(lacking, 0)]
+    blank = [node_id for node_id, place in there.items() if place.is_blank][: max(lacking, 0)]
     owners = [master.id for master in view.masters if master.answers]
     return blank or [min(owners, key=lambda node_id: len(view.slots_of(node_id)))]
 
@@ -208,7 +202,7 @@ def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
         f"{_consequences(found)} To allow it, set spec.recovery.confirm to {found.token}. If a volume can be brought "
         "back, do that instead. Nothing was changed.",
         warning=True,
-        requeue=HELD,
+        requeue=BLOCKED_SECONDS,
     )
 
 

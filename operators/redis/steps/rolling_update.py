@@ -13,14 +13,13 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
-from operators.redis.instance import Instance, endpoint
+from operators.redis.instance import Instance
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed, outlives_pods
-from operators.redis.steps.bootstrap import SOON
-from operators.redis.steps.membership_repair import HELD, TURNING, needed
-from operators.redis.steps.scaling import masters, pairs, staying
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
@@ -73,7 +72,7 @@ def refuse_version(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     return Step.blocked("VersionRefused", f"spec.version: {why} Nothing was changed.") if why else PASS
 
 
-def restart_broken(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def restart_broken(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Outdated pods in which the server does not even run are made anew: what a change broke, the next one mends.
 
     Not where data that may be the only copy would go with the pod.
@@ -91,9 +90,9 @@ def restart_broken(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     return Step.wait(UPGRADING if resource.formed else "Creating", message, *map(_restart, broken))
 
 
-def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Outdated pods are made anew: replicas first, a master after a replica took its place; held if none is in step."""
-    stale = [place for place in staying(resource, seen) if outdated(seen, place)]
+    stale = [place for place in seen.staying if outdated(seen, place)]
     if not resource.formed or not stale:
         return PASS
     goal = f"{len(stale)} of {len(seen.places)} pods still run as before the change"
@@ -105,8 +104,8 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
     if leaving := [place for place in seen.places if place.leaving]:
         told = f"{goal}. {leaving[0].name} is on the way out"
         if stuck := _stuck(leaving[0], now):
-            return Step((), Progress.WAITING, HELD_UP, f"{told}, and {stuck}", warning=True, requeue=HELD)
-        return Step.wait(UPGRADING, f"{told}.", requeue=HELD)
+            return Step((), Progress.WAITING, HELD_UP, f"{told}, and {stuck}", warning=True, requeue=BLOCKED_SECONDS)
+        return Step.wait(UPGRADING, f"{told}.", requeue=BLOCKED_SECONDS)
     place = min(stale, key=lambda place: (_rank(seen, place), place.number))
     if _rank(seen, place) <= BROKEN:
         if _is_dear(resource, seen, place):
@@ -114,13 +113,15 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
                 seen, goal, place, "it does not answer, and its data may be the only copy, and go with its pod."
             )
         return Step.wait(UPGRADING, f"{goal}: {place.name}, which nobody misses, is made anew.", _restart(place))
-    if why := _missing(resource, seen, place):
+    if why := _missing(seen, place):
         if _coming_back(seen, place, now):
-            return Step.wait(UPGRADING, f"{goal}. {why}", requeue=SOON)
+            return Step.wait(UPGRADING, f"{goal}. {why}", requeue=GOSSIP_SECONDS)
         return _held(seen, goal, place, why)
     if not seen.view.slots_of(place.id):
         if place.is_asked(now):
-            return Step.wait(UPGRADING, f"{goal}. Clients hear that {place.name} is no master any more.", requeue=SOON)
+            return Step.wait(
+                UPGRADING, f"{goal}. Clients hear that {place.name} is no master any more.", requeue=GOSSIP_SECONDS
+            )
         return Step.wait(UPGRADING, f"{goal}: {place.name} is made anew.", _restart(place))
     return _after_failover(resource, seen, goal, place)
 
@@ -145,15 +146,15 @@ BROKEN = 1
 """The highest rank of those that are not in step as it is."""
 
 
-def _is_dear(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
+def _is_dear(resource: RedisCluster, seen: Assessment, place: Instance) -> bool:
     """Whether data that may be the only copy would go with a pod."""
     node_id = place.id or (place.recorded.node_id if place.recorded else "")
     if not resource.formed or outlives_pods(resource) or seen.lost(node_id):
         return False
-    return bool(seen.view.slots_of(node_id)) or needed(seen.view, node_id)
+    return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
 
-def _rank(seen: Observed, place: Instance) -> int:
+def _rank(seen: Assessment, place: Instance) -> int:
     """Who goes first: whom nobody misses, then replicas, masters last."""
     node = seen.view.nodes.get(place.id)
     if node is None or node.said is None:
@@ -163,9 +164,9 @@ def _rank(seen: Observed, place: Instance) -> int:
     return 3 if not seen.view.slots_of(place.id) else 4
 
 
-def _missing(resource: RedisCluster, seen: Observed, place: Instance) -> str:
+def _missing(seen: Assessment, place: Instance) -> str:
     """Who beside a pod is not there or not in step, and why; empty if all are: another one must not go meanwhile."""
-    for other in staying(resource, seen):
+    for other in seen.staying:
         if other is place:
             continue
         node = seen.view.nodes.get(other.id)
@@ -177,7 +178,7 @@ def _missing(resource: RedisCluster, seen: Observed, place: Instance) -> str:
             return f"{other.name} has yet to get what its master has."
         if not other.ready:
             return f"{other.name} is not ready yet, says Kubernetes."
-    changed = pairs(resource, seen)
+    changed = seen.pairs
     behind = [node_id for node_id, master in changed.items() if seen.view.nodes[node_id].master != master]
     return f"{seen.name_of(behind[0])} is to replicate {seen.name_of(changed[behind[0]])} first." if behind else ""
 
@@ -190,7 +191,7 @@ def _why_missing(place: Instance) -> str:
     return f"{place.name} does not answer: {place.error.rstrip('.')}." if place.error else f"{place.name} starts."
 
 
-def _coming_back(seen: Observed, place: Instance, now: datetime) -> bool:
+def _coming_back(seen: Assessment, place: Instance, now: datetime) -> bool:
     """Whether what is missing was just made anew, and nothing is wrong with it: that is no trouble yet."""
     for other in seen.places:
         node = seen.view.nodes.get(other.id)
@@ -204,18 +205,20 @@ def _coming_back(seen: Observed, place: Instance, now: datetime) -> bool:
     return True
 
 
-def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: Instance) -> Step:
+def _after_failover(resource: RedisCluster, seen: Assessment, goal: str, place: Instance) -> Step:
     """A master's pod goes when it is none any more: a replica in step takes over, one that is current if there is."""
     view = seen.view
     heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.reachable[heir.id].leaving]
     if heirs:  # one at a place that goes will do for want of another: its pod stays while it owns slots
         heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.reachable[heir.id])))
-        call = FailOver(seen.secrets.access, endpoint(resource, seen.reachable[heir.id]), heir.id, "")
-        return Step.wait(UPGRADING, f"{goal}; {heir.name} takes the place of {place.name}.", call, requeue=TURNING)
+        call = FailOver(seen.secrets.access, seen.at(heir.id), heir.id, "")
+        return Step.wait(
+            UPGRADING, f"{goal}; {heir.name} takes the place of {place.name}.", call, requeue=FAILOVER_SECONDS
+        )
     # Also those that are to follow another, or to go: who follows it may be elected meanwhile, and lack what it has.
-    followed = dict.fromkeys(replica for replica, master in pairs(resource, seen).items() if master == place.id)
+    followed = dict.fromkeys(replica for replica, master in seen.pairs.items() if master == place.id)
     followed |= dict.fromkeys(copy.id for copy in view.replicas_of(place.id) if not seen.lost(copy.id))
-    if followed and place.id not in masters(resource, seen):
+    if followed and place.id not in seen.primaries:
         return PASS  # it gives its slots away first
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
@@ -230,12 +233,12 @@ def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: In
     return Step.wait(UPGRADING, message, _restart(place))
 
 
-def _stays(resource: RedisCluster, seen: Observed, node: Seen) -> bool:
+def _stays(resource: RedisCluster, seen: Assessment, node: Seen) -> bool:
     place = seen.reachable.get(node.id)
     return place is not None and place.number < resource.spec.replicas and not place.leaving
 
 
-def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
+def _held(seen: Assessment, goal: str, place: Instance, why: str) -> Step:
     """Says who holds the others up, and in Kubernetes' own words what it lacks."""
     message = f"{goal}. {place.name} is not made anew yet: {why}"
     broken = [other for other in seen.places if other.pod and other.pod.trouble and not outdated(seen, other)]
@@ -244,4 +247,4 @@ def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
             f" {broken[0].name} already runs as the spec says. Mend the spec, or take the change back: the others stay "
             "as they are."
         )
-    return Step((), Progress.WAITING, HELD_UP, message, warning=True, requeue=HELD)
+    return Step((), Progress.WAITING, HELD_UP, message, warning=True, requeue=BLOCKED_SECONDS)

@@ -11,6 +11,7 @@ import pytest
 
 from operators.redis import plan
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client import commands
 from operators.redis.client.node_inspection import look
 from operators.redis.client.server import Connect
@@ -45,7 +46,7 @@ BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 def forgets_whoever_is_silent(patch: pytest.MonkeyPatch) -> None:
     """Takes silence for loss, as operators do that forget failed nodes."""
-    patch.setattr(membership_repair, "_forgettable", lambda _, seen, known: not known.answers)
+    patch.setattr(membership_repair, "_forgettable", lambda _, known: not known.answers)
 
 
 def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
@@ -160,7 +161,7 @@ def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
     keep = Planner.keep_stateful_set
 
-    def trusting(self: Planner, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    def trusting(self: Planner, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
         step = keep(self, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
