@@ -73,4 +73,40 @@ NODE = Lifecycle(
     },
 )
 
-LIFECYCLES = (NODE,)
+
+class SlotState(Enum):
+    """How far a hash slot is on its way from a source to a target."""
+
+    OWNED = "owned by one node, and closed"
+    IMPORTING = "importing at the target"
+    MIGRATING = "migrating at the source alone"
+    OPEN = "open at both ends"
+    EMPTY = "open, and the source has no key of it"
+    HANDED_OVER = "owned by the target, and the source does not know it"
+
+
+class SlotEvent(Enum):
+    """What is done to a hash slot."""
+
+    IMPORT = "SETSLOT IMPORTING at the target"
+    MIGRATE = "SETSLOT MIGRATING at the source"
+    MOVE_LAST_KEY = "GETKEYSINSLOT at the source lists no key"
+    ASSIGN_AT_TARGET = "SETSLOT NODE at the target"
+    ASSIGN_AT_SOURCE = "SETSLOT NODE at the source"
+
+
+SLOT = Lifecycle(
+    "redis hash slot",
+    SlotState.OWNED,
+    {
+        SlotState.OWNED: {SlotEvent.IMPORT: SlotState.IMPORTING},
+        SlotState.IMPORTING: {SlotEvent.MIGRATE: SlotState.OPEN},
+        SlotState.MIGRATING: {SlotEvent.IMPORT: SlotState.OPEN},
+        SlotState.OPEN: {SlotEvent.MOVE_LAST_KEY: SlotState.EMPTY},
+        SlotState.EMPTY: {SlotEvent.ASSIGN_AT_TARGET: SlotState.HANDED_OVER},
+        SlotState.HANDED_OVER: {SlotEvent.ASSIGN_AT_SOURCE: SlotState.OWNED},
+    },
+)
+
+LIFECYCLES = (NODE, SLOT)
+"""Those whose diagrams stand in docs/architecture.md."""

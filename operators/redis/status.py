@@ -68,41 +68,39 @@ def serves(seen: Assessment, place: Instance) -> bool:
 
 def instance(resource: RedisCluster, seen: Assessment, place: Instance, now: datetime) -> Obj:
     """The entry of one node: as the seed has it, and on which disk it is."""
-    before = _entry(resource, place)
-    known = seen.node_to_record(place)
-    node = seen.view.nodes.get(known[0]) if known else None
-    well, (reason, message) = serves(seen, place), _doing(seen, place)
-    status, pod = str(well), place.pod_obj or {}
+    before, known = _entry(resource, place), seen.node_to_record(place)
+    reason, message = _doing(seen, place)
     entry: dict[str, Any] = {
         "name": place.name,
         "instance": f"{place.pod.address}:{PORT}" if place.pod and place.pod.address else None,
-        "type": before.get("type", "master"),
-        "masterNodeId": before.get("masterNodeId"),
         "nodeId": known[0] if known else None,
         "domainName": names.domain_name(resource, place.name),
-        "slots": before.get("slots"),
         "hostname": place.host or None,
-        "hostIP": (pod.get("status") or {}).get("hostIP"),
-        "status": status,
+        "hostIP": ((place.pod_obj or {}).get("status") or {}).get("hostIP"),
+        "status": str(serves(seen, place)),
         "reason": reason,
         "message": message,
         "disk": known[1] if known else None,
-        "copyOf": before.get("copyOf"),
         "version": f"{place.said.engine} {place.said.version}" if place.said else before.get("version"),
+        **_role(seen, before, known[0] if known else ""),
     }
-    if known and before.get("nodeId") != known[0]:
-        entry |= {"type": "master", "masterNodeId": known[0], "slots": None, "copyOf": None}
-    if node is not None:
-        entry |= {
-            "type": "slave" if node.is_replica else "master",
-            "masterNodeId": node.master or node.id,
-            "slots": str(seen.view.slots_of(node.id)) or None,
-        }
-        if node.synced:
-            entry["copyOf"] = node.master
     same = all(before.get(field) == entry[field] for field in ("type", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {name: value for name, value in entry.items() if value is not None}
+
+
+def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
+    """What a node is to the others; of one that no node knows, what the status said before, if it is the same node."""
+    role: Obj = {name: before.get(name) for name in ("masterNodeId", "slots", "copyOf")}
+    role["type"] = before.get("type", "master")
+    if node_id and before.get("nodeId") != node_id:
+        role = {"type": "master", "masterNodeId": node_id, "slots": None, "copyOf": None}
+    if (node := seen.view.nodes.get(node_id)) is not None:
+        role["type"] = "slave" if node.is_replica else "master"
+        role["masterNodeId"] = node.master or node.id
+        role["slots"] = str(seen.view.slots_of(node.id)) or None
+        role["copyOf"] = node.master if node.synced else role["copyOf"]
+    return role
 
 
 def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:

@@ -94,25 +94,41 @@ async def move(mover: Mover, way: MigrationPath, ways: Sequence[MigrationPath], 
         jobs = await mover.jobs()
         running = [job for job in jobs if not job.ended]
         ours |= {job.id for job in running}
-        for job in running:
-            if not any(_belongs(job, each) for each in ways):
-                await mover.cancel(job)
-            elif job.retries >= TRIES:
-                await mover.cancel(job)
-                raise _stuck(job, ways)
+        await _cancel_unwanted(mover, running, ways)
         for job in jobs:
             if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in ways):
                 raise _stuck(job, ways)
         if clock() >= until:
             return
         if not running:
-            if (share := await _next(way)) is None:
+            begun = await _begin_next(mover, way, jobs)
+            if begun is None:
                 return
-            await require_room(way.source, way.target, len(share.slots))
-            before = {job.id for job in jobs}
-            await mover.begin(share)
-            ours |= {job.id for job in await mover.jobs() if job.id not in before}
+            ours |= begun
         await asyncio.sleep(LOOK)
+
+
+async def _cancel_unwanted(mover: Mover, running: Sequence[Job], ways: Sequence[MigrationPath]) -> None:
+    """Cancel jobs that are of no wanted path, and those that the server restarted too often.
+
+    Raises:
+        SlotStuck: the server restarted one too often.
+    """
+    for job in running:
+        if not any(_belongs(job, each) for each in ways):
+            await mover.cancel(job)
+        elif job.retries >= TRIES:
+            await mover.cancel(job)
+            raise _stuck(job, ways)
+
+
+async def _begin_next(mover: Mover, way: MigrationPath, before: Sequence[Job]) -> set[str] | None:
+    """Begin the next job, and return the ids of new jobs; None if nothing is left to move."""
+    if (share := await _next(way)) is None:
+        return None
+    await require_room(way.source, way.target, len(share.slots))
+    await mover.begin(share)
+    return {job.id for job in await mover.jobs()} - {job.id for job in before}
 
 
 async def _next(way: MigrationPath) -> MigrationPath | None:

@@ -21,6 +21,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.instance import Instance
+from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
@@ -149,6 +150,8 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime)
 def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
     view, access = seen.view, seen.secrets.access
     if known := [node_id for node_id in found.nodes if node_id in view.nodes and view.slots_of(node_id)]:
+        for node_id in known:
+            NODE.after(seen.node_state(node_id), NodeEvent.GIVE_UP)
         calls = [
             Forget(
                 access,

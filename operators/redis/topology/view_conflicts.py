@@ -108,26 +108,36 @@ def _claims(gossip: Gossip) -> Iterator[Disagreement]:
 
 
 def _absences(gossip: Gossip) -> Iterator[Disagreement]:
-    """Who is there for some and not for others.
-
-    A node that is lost for most and forgotten by some is none: that is how a node is forgotten, one by one.
-    """
+    """Members that some nodes count as present, and others do not."""
     for seen in gossip.members:
-        told = {voice.id: seen.told.get(voice.id) for voice in gossip.reachable_nodes if voice.id != seen.id}
-        gone = [gossip.nodes[who] for who, node in told.items() if node and node.failing]
-        unaware = [
-            gossip.nodes[who] for who, node in told.items() if node is None or (node.noaddr and not node.failing)
-        ]
-        present = [gossip.nodes[who] for who, node in told.items() if node and not (node.failing or node.noaddr)]
-        if seen.answers and gone:
-            text = f"{names(gone)} {_has(gone, 'says', 'say')} that {seen.name} has failed, yet it answers."
-            yield Disagreement("absence", _ids(gone), (seen.id,), text)
-        if not seen.answers and present:
-            say = f"{names(present)} {_has(present, 'does', 'do')} not say that it has failed"
-            yield Disagreement("absence", _ids(present), (seen.id,), f"{seen.name} does not answer, yet {say}.")
-        if unaware and (seen.answers or not seen.lost):
-            text = f"{names(unaware)} {_has(unaware, 'does', 'do')} not know {seen.name}, or where it is."
-            yield Disagreement("absence", _ids(unaware), (seen.id,), text)
+        told = [(voice, seen.told.get(voice.id)) for voice in gossip.reachable_nodes if voice.id != seen.id]
+        if seen.answers:
+            yield from _wrongly_failed(seen, [voice for voice, node in told if node and node.failing])
+        else:
+            present = [voice for voice, node in told if node and not (node.failing or node.noaddr)]
+            yield from _wrongly_present(seen, present)
+        # While a node is forgotten, one by one, most find it lost and some do not know it: that is no conflict.
+        if seen.answers or not seen.lost:
+            unaware = [voice for voice, node in told if not node or (node.noaddr and not node.failing)]
+            yield from _unknown(seen, unaware)
+
+
+def _wrongly_failed(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
+    if who:
+        text = f"{names(who)} {_has(who, 'says', 'say')} that {seen.name} has failed, yet it answers."
+        yield Disagreement("absence", _ids(who), (seen.id,), text)
+
+
+def _wrongly_present(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
+    if who:
+        say = f"{names(who)} {_has(who, 'does', 'do')} not say that it has failed"
+        yield Disagreement("absence", _ids(who), (seen.id,), f"{seen.name} does not answer, yet {say}.")
+
+
+def _unknown(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
+    if who:
+        text = f"{names(who)} {_has(who, 'does', 'do')} not know {seen.name}, or where it is."
+        yield Disagreement("absence", _ids(who), (seen.id,), text)
 
 
 def _slots(gossip: Gossip) -> Iterator[Disagreement]:
