@@ -29,5 +29,5 @@ async def look(server: Server) -> NodeReport:
             raise answer
     try:
         return responses.report_of(*found)
-    except responses.ODD as error:
+    except responses.MALFORMED as error:
         raise Unreachable(f"What answers is no node of a cluster of Redis or Valkey: {error!r}.") from None

@@ -2,7 +2,7 @@
 
 Source: https://redis.io/docs/latest/commands/cluster-nodes/, …/cluster-info/, …/info/; Valkey has the same pages.
 
-Every reader raises one of `ODD` where the answer is not of a server that is in a cluster.
+Every reader raises one of `MALFORMED` where the answer is not of a server that is in a cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from operators.redis.slots.hash_slots import Slots
 
-ODD = (LookupError, TypeError, ValueError, AttributeError)
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 _OPEN = re.compile(r"\[(\d+)-([<>])-([0-9a-f]+)\]")
 

@@ -13,14 +13,14 @@ from operators.redis.migration.latency_probe import LatencyProbe
 from operators.redis.migration.participants import End, Ends
 from operators.redis.migration.redis import RedisImport
 from operators.redis.migration.server_side import MigrationPath
-from operators.redis.migration.throttle import KEYS, Throttle
+from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND, Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
 from operators.redis.slots.slot_planner import Move
 
-BUDGET = 5.0
+BUDGET_SECONDS = 5.0
 """Seconds until nothing more is begun, so that the operator looks again."""
 
-_NODE_TIMEOUT = 5.0
+_NODE_TIMEOUT_SECONDS = 5.0
 """Seconds, where a server does not tell its own."""
 
 
@@ -30,8 +30,8 @@ async def move(
     endpoints: Mapping[str, Endpoint],
     moves: Sequence[Move],
     *,
-    keys: int = KEYS,
-    budget: float = BUDGET,
+    keys: int = MAX_KEYS_PER_COMMAND,
+    budget: float = BUDGET_SECONDS,
 ) -> None:
     """Move slots until all have arrived or time is up. Sources work at once, each for its targets in turn.
 
@@ -60,7 +60,7 @@ async def move(
         by_jobs: list[MigrationPath] = []
         for way in ways:
             (by_keys if _kind(way) == "keys" else by_jobs).append(way)
-        if any(way.source.said.memory > big_keys.BIG for way in by_keys):
+        if any(way.source.said.memory > big_keys.BIG_KEY_BYTES for way in by_keys):
             beside = [
                 node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
             ]
@@ -136,8 +136,8 @@ async def _node_timeout(end: End) -> float:
     try:
         found = await end.server.ask("CONFIG", "GET", big_keys.PATIENT)
     except Refused:
-        return _NODE_TIMEOUT
-    return int(found[1]) / 1000 if found else _NODE_TIMEOUT
+        return _NODE_TIMEOUT_SECONDS
+    return int(found[1]) / 1000 if found else _NODE_TIMEOUT_SECONDS
 
 
 def _kind(way: MigrationPath) -> str:

@@ -43,10 +43,10 @@ from operators.redis.migration.slot_closing import close
 from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 
-BATCH = 32
+MAX_OPEN_SLOTS = 32
 """Slots that are opened in one go, and handed over in one: for each go, servers write down what they know."""
 
-TRIES = 3
+MAX_TRIES = 3
 """How often in a row a slot may have as many keys as before."""
 
 _LATER = ("CLUSTERDOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "BUSY ")
@@ -92,7 +92,7 @@ class KeyByKeyPath:
         slots = (slots & self.source.said.me.slots) - self.target.said.me.slots
         begun = slots & Slots.of(*self.source.said.me.migrating, *self.target.said.me.importing)
         rest = iter([*begun, *await self._free(slots - begun)])
-        while not self._late and not self.halted and (batch := list(islice(rest, BATCH))):
+        while not self._late and not self.halted and (batch := list(islice(rest, MAX_OPEN_SLOTS))):
             await self._go(batch)
         if self.stuck:
             raise next(iter(self.stuck.values()))
@@ -172,7 +172,7 @@ class KeyByKeyPath:
         vain: Counter[int] = Counter()
         while rest and not self._late and not self.halted:
             now = dict(islice(rest.items(), self.throttle.slots))
-            if self.source.said.memory > big_keys.BIG:
+            if self.source.said.memory > big_keys.BIG_KEY_BYTES:
                 await self._carry(now)
             if self.halted:
                 break
@@ -185,7 +185,7 @@ class KeyByKeyPath:
                     replace.add(slot)
                 elif isinstance(said, Refused):
                     self._judge(slot, said, vain[slot])
-                elif vain[slot] >= TRIES:
+                elif vain[slot] >= MAX_TRIES:
                     self._give_up(slot, f"Keys of slot {slot} stay at {self.source.name}, though it says {said}.")
             rest = {slot: some for slot, some in rest.items() if some and slot not in self.stuck}
         return empty
@@ -209,7 +209,7 @@ class KeyByKeyPath:
             async with big_keys.patience((self.source, self.target, *self.others), self.target, size) as seconds:
                 said = await self._carried(key, seconds)
             if isinstance(said, Refused):
-                self._judge(slot_of[key], said, TRIES)
+                self._judge(slot_of[key], said, MAX_TRIES)
                 return
 
     async def _carried(self, key: bytes, seconds: float) -> Any:
@@ -222,7 +222,7 @@ class KeyByKeyPath:
 
     def _judge(self, slot: int, said: Refused, vain: int) -> None:
         """What a MIGRATE was refused for."""
-        if said.code == "IOERR" and vain < TRIES:
+        if said.code == "IOERR" and vain < MAX_TRIES:
             self.throttle.alone()  # the target may just be slow: let each wait longer
             return
         self.halted = True

@@ -18,13 +18,13 @@ from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
 
-SHARE = 256 * 2**20
+JOB_BYTES = 256 * 2**20
 """Bytes that a job is to move, as estimated: a failure costs no more than that, and its memory on both ends no more."""
 
-LOOK = 0.03
+POLL_INTERVAL_SECONDS = 0.03
 """Seconds between two looks at a job."""
 
-TRIES = 3
+MAX_TRIES = 3
 """How often a server may begin a job anew by itself."""
 
 
@@ -105,7 +105,7 @@ async def move(mover: Mover, way: MigrationPath, ways: Sequence[MigrationPath], 
             if begun is None:
                 return
             ours |= begun
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
 
 async def _cancel_unwanted(mover: Mover, running: Sequence[Job], ways: Sequence[MigrationPath]) -> None:
@@ -117,7 +117,7 @@ async def _cancel_unwanted(mover: Mover, running: Sequence[Job], ways: Sequence[
     for job in running:
         if not any(_belongs(job, each) for each in ways):
             await mover.cancel(job)
-        elif job.retries >= TRIES:
+        elif job.retries >= MAX_TRIES:
             await mover.cancel(job)
             raise _stuck(job, ways)
 
@@ -137,7 +137,7 @@ async def _next(way: MigrationPath) -> MigrationPath | None:
     if not (left := way.slots & said.me.slots):
         return None
     a_slot = max(1, said.memory // len(said.me.slots))
-    return MigrationPath(way.source, way.target, left.first(max(1, SHARE // a_slot)))
+    return MigrationPath(way.source, way.target, left.first(max(1, JOB_BYTES // a_slot)))
 
 
 def _belongs(job: Job, way: MigrationPath) -> bool:

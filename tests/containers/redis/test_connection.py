@@ -55,7 +55,7 @@ async def test_a_node_that_does_not_answer_is_told_in_time_and_leaves_nothing_op
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(1)
         (node,) = cluster.nodes
-        monkeypatch.setattr(connection, "QUESTION", 2.0)
+        monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 2.0)
         async with node.asked() as server:
             assert await server.ask("PING") == "PONG"
             node.signal(signal.SIGSTOP)
