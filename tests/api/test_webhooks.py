@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Invalid, KubeError, Unavailable
 from shared.kubernetes.kinds import SECRET, Kind, Obj

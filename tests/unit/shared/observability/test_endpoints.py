@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.access_review import VERDICT_AGE, VERDICTS, Guard
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
