@@ -6,7 +6,7 @@ import enum
 
 import pytest
 
-from shared.runtime.lifecycle import IllegalTransition, Lifecycle
+from shared.status.lifecycle import IllegalTransition, Lifecycle
 
 
 class Door(enum.Enum):
