@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import operators
-from operators.redis.api import resource
+from operators.redis.api import admission, resource
 from operators.redis.client import connection
 from operators.redis.client.commands import execute
 from operators.redis.client.server import Connect
@@ -57,7 +57,7 @@ OPERATOR = process.Operator(
     image_repository="redis",
     crds=(resource.API,),
     controllers=lambda options: (clusters(options),),
-    admissions=(resource.ADMISSION,),
+    admissions=(admission.ADMISSION,),
 )
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 CHANGED = 1
 """What it costs that a replica follows another master than now: it gets all its data anew."""

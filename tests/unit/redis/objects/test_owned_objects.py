@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis.objects import resources
-from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
-from operators.redis.observe import Instance
+from operators.redis.instance import Instance, endpoint
+from operators.redis.objects import disruption_budget, names, services
+from operators.redis.objects import stateful_set as builder
+from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from tests.unit.redis.security.rotation import wished
@@ -15,34 +16,34 @@ from tests.unit.redis.world import UID
 
 def stateful_set(existing: Obj | None = None, **spec: object) -> Obj:
     resource = wished(**spec)
-    return resources.stateful_set(resource, resources.owner(resource, "op"), {"metadata": {}}, 6, existing)
+    return builder.stateful_set(resource, names.owner(resource, "op"), {"metadata": {}}, 6, existing)
 
 
 def test_a_place_has_a_name_and_a_name_has_a_place() -> None:
     resource = wished()
     for number in (0, 7, 123):
-        assert resources.number_of(resource, resources.node_name(resource, number)) == number
-        assert resources.volume_number(resource, resources.volume_name(resource, number)) == number
+        assert names.number_of(resource, names.node_name(resource, number)) == number
+        assert names.volume_number(resource, names.volume_name(resource, number)) == number
 
 
 @pytest.mark.parametrize(
     "name", ["demo", "demo-", "demo-01", "demo-x", "demo-1-2", "other-1", "xdemo-1", "data-demo-1"]
 )
 def test_what_is_no_pod_of_ours_has_no_place(name: str) -> None:
-    assert resources.number_of(wished(), name) is None
+    assert names.number_of(wished(), name) is None
 
 
 def test_a_node_is_asked_at_its_pods_address_and_known_by_its_name() -> None:
     pod = Pod.of({"metadata": {"name": "demo-2"}, "status": {"podIP": "10.0.0.3"}})
-    found = resources.endpoint(wished(), Instance(2, "demo-2", pod))
+    found = endpoint(wished(), Instance(2, "demo-2", pod))
     assert (found.address, found.host, found.port, found.id) == ("10.0.0.3", "demo-2.demo.default.svc", 6379, "")
 
 
 def test_clients_are_sent_to_who_was_admitted_alone() -> None:
     resource = wished()
-    made = resources.client_service(resource, resources.owner(resource, "op"))
+    made = services.client_service(resource, names.owner(resource, "op"))
     assert made["spec"]["selector"][SERVES] == CLIENTS
-    headless = resources.headless_service(resource, resources.owner(resource, "op"))
+    headless = services.headless_service(resource, names.owner(resource, "op"))
     assert SERVES not in headless["spec"]["selector"], "nodes find each other before"
     assert headless["spec"]["publishNotReadyAddresses"] is True
 
@@ -50,7 +51,7 @@ def test_clients_are_sent_to_who_was_admitted_alone() -> None:
 def test_a_drain_counts_on_those_alone_that_clients_are_sent_to() -> None:
     for spec in ({}, {"podDisruptionBudget": {"minAvailable": 4}}):
         resource = wished(**spec)
-        made = resources.disruption_budget(resource, resources.owner(resource, "op"))
+        made = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))
         assert made["spec"]["selector"]["matchLabels"][SERVES] == CLIENTS
 
 
@@ -58,7 +59,7 @@ def test_one_node_may_be_drained_at_a_time_and_none_that_takes_its_data_along_un
     given: tuple[tuple[Obj, str], ...] = (({"storage": {}}, "AlwaysAllow"), ({}, "IfHealthyBudget"))
     for storage, policy in given:
         resource = wished(**storage)
-        spec = resources.disruption_budget(resource, resources.owner(resource, "op"))["spec"]
+        spec = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))["spec"]
         assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, policy)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from operators.redis.topology.slot_planner import (
+from operators.redis.slots.hash_slots import SLOTS, Slots
+from operators.redis.slots.slot_planner import (
     Move,
 )
-from operators.redis.topology.slots import SLOTS, Slots
 
 THREE = {
     "a": Slots.of(range(5461)),

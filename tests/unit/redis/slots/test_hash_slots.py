@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.topology.slots import SLOTS, Slots, key_slot
+from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 NUMBERS = st.integers(0, SLOTS - 1)
 RUNS = st.builds(lambda start, length: range(start, min(start + length, SLOTS)), NUMBERS, st.integers(1, 6000))

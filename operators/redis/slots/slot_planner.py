@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from operators.redis.topology.slots import SLOTS, Slots
+from operators.redis.slots.hash_slots import SLOTS, Slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from itertools import combinations, product
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from operators.redis.topology.placement import Violation, choose_masters, pair, violations
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.placement import Violation, choose_masters, pair, violations
 
 MASTERS = ["m0", "m1", "m2", "m3"]
 REPLICAS = ["r0", "r1", "r2", "r3", "r4"]

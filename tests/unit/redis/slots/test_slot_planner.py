@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.topology.slot_planner import (
+from operators.redis.slots.hash_slots import SLOTS, Slots
+from operators.redis.slots.slot_planner import (
     CannotMove,
     balanced,
     drained,
     moved,
     shares,
 )
-from operators.redis.topology.slots import SLOTS, Slots
-from tests.unit.redis.topology.owning import THREE, every_slot_has_one_owner, parts, sizes, total
+from tests.unit.redis.slots.owning import THREE, every_slot_has_one_owner, parts, sizes, total
 
 OLD = [f"old-{number}" for number in range(7)]
 NEW = [f"new-{number}" for number in range(4)]
