@@ -158,7 +158,7 @@ def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | 
 
 
 def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: str) -> Obj:
-    """Makes a new cluster of the database at a place, of which that member is the only one (recovery.py).
+    """Makes a new cluster of the database at a place, of which that member is the only one (quorum_recovery.py).
 
     The former data directory stays beside the new one, as data.before-TOKEN.
     """

@@ -11,7 +11,7 @@ with the ids of the old one, or a voter that has forgotten what it voted for: ac
 
 What a pod may do stands in its annotations, and comes into its arguments through variables that the kubelet reads each
 time it starts the container (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go). So a pod that was made as `New`
-or `Joining` can be closed once its member has begun (`membership.close_begun`), and a node that restarts with its
+or `Joining` can be closed once its member has begun (`close_begun`), and a node that restarts with its
 memory, or its disk, gone finds it closed: the same pod, with the same flags, would begin or join a second time.
 
 Source: https://github.com/etcd-io/etcd server/config (hasLocalMember, VerifyBootstrap, VerifyJoinExisting) and

@@ -14,10 +14,10 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
     """The members' pods and volumes. It starts pods together, and ends none but those above `replicas`.
 
     Args:
-        pod: as template.py makes it.
+        pod: as pod.py makes it.
         replicas: places, from 0 on.
         existing: the StatefulSet as it is: the size in its template for volumes cannot be changed, and stays
-            (`provision.grow_volumes` makes another); None where there is none.
+            (`grow_volumes` makes another); None where there is none.
     """
     storage = resource.spec.storage
     spec: Obj = {

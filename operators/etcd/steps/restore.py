@@ -2,7 +2,7 @@
 
 Before there is a seed, a pod makes data of the snapshot on the volume that the seed will have: fetched and verified,
 read by etcd's own program, sealed by one rename (work.seal). That it is done is written into the status; then the pod
-goes, and the seed starts with the data, as one that may not begin with an empty disk (start.Closed). So at no point can
+goes, and the seed starts with the data, as one that may not begin with an empty disk (`Closed`). So at no point can
 an empty cluster come up in its place, and at each the work can be begun again.
 """
 
