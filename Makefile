@@ -130,6 +130,7 @@ manifests: .venv ## Write CRDs and their reference pages from each api.py, what 
 	@$(PYTHON) -m charts.values $(GENERATED)
 	@$(PYTHON) -m dashboards $(GENERATED)
 	@$(PYTHON) -m dashboards.rules $(GENERATED)
+	@$(PYTHON) -m docs $(GENERATED)
 
 charts: .venv ## Bring the charts' dependencies (all of this repository) into place
 	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.binaries import ETCD
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import VolumeStore
 from operators.etcd.api.versions import Version, features

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from e2e.scenarios.commands import Kubectl, Refused, until
+from e2e.scenarios.support.commands import Kubectl, Refused, until
 
 
 def conditions(resource: dict[str, Any]) -> dict[str, str]:

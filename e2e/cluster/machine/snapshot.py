@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from e2e.cluster import cgroups
-from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import cgroups
+from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE, STATE
 
 SETTINGS = (

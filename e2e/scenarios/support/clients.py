@@ -13,7 +13,7 @@ from typing import Any
 from pymemcache.client.base import Client
 
 from e2e.cluster.pki import Authority, Pair
-from e2e.scenarios.commands import Kubectl
+from e2e.scenarios.support.commands import Kubectl
 
 TIMEOUT = 5.0
 

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.node import Node
-from e2e.scenarios.commands import Kubectl
+from e2e.scenarios.support.commands import Kubectl
 
 
 def signal(pod: dict[str, Any], container: str, number: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.resource import uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import uids
 
 ITEMS = {f"key-{number}": (f"value {number} " * (1 + number % 50)).encode() for number in range(2_000)}
 

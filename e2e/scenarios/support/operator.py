@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from e2e.scenarios.commands import RELEASE, Kubectl, until
+from e2e.scenarios.support.commands import RELEASE, Kubectl, until
 
 CONTAINER = "operator"
 

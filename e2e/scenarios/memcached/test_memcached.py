@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from e2e.cluster.pki import Authority
-from e2e.scenarios.clients import Access, Names, tls_client, tls_secret
-from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import Operator
-from e2e.scenarios.resource import conditions, uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
+from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.resource import conditions, uids
 
 SAMPLES = ROOT / "samples" / "memcached"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from e2e.scenarios.commands import RELEASE, Helm, Kubectl
+from e2e.scenarios.support.commands import RELEASE, Helm, Kubectl
 
 CHART = "charts/platform"
 WAITING = ("--wait", "--timeout=120s")

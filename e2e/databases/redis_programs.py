@@ -6,9 +6,9 @@ whoever, runs them all, and nothing is installed.
 
 from pathlib import Path
 
-from e2e.cluster import debian
-from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import debian
+from e2e.cluster.machine.commands import run
 
 SUITES = {
     ("redis", "7.0.15"): "bookworm",
@@ -72,7 +72,8 @@ def unpacked(engine: str, version: str) -> Path:
     says = run(*_started(found, engine, "cli"), "--version").split()[1]
     if not f"{says}.".startswith(f"{version}."):
         raise ClusterError(
-            f"Debian's {suite} has {engine} {says}, not {version}", "name that version in e2e/cluster/redis_programs.py"
+            f"Debian's {suite} has {engine} {says}, not {version}",
+            "name that version in e2e/databases/redis_programs.py",
         )
     return found
 

@@ -11,10 +11,10 @@ from pymemcache.client.hash import HashClient
 from pymemcache.client.rendezvous import RendezvousHash
 from uhashring import HashRing
 
-from e2e.scenarios.clients import Names
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.resource import uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Names
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import uids
 
 KEYS = [f"key-{number}" for number in range(10_000)]
 HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ketama"), "rendezvous": RendezvousHash}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from e2e.cluster import debian
+from e2e.cluster.machine import debian
 
 
 def files(root: Path) -> set[str]:

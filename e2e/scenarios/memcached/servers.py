@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.scenarios.clients import Access, Names
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.resource import Resource
+from e2e.scenarios.support.clients import Access, Names
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import Resource
 
 
 class Memcached(Resource):

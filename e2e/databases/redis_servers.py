@@ -1,6 +1,6 @@
 """Clusters of Redis and Valkey: their own programs, as processes on loopback ports that die with the tests.
 
-They need no container: a suite's loader starts them as whoever runs the tests (e2e/cluster/redis_programs.py).
+They need no container: a suite's loader starts them as whoever runs the tests (e2e/databases/redis_programs.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from e2e.cluster import processes, redis_programs
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine import processes
+from e2e.cluster.machine.network import free_ports
+from e2e.databases import redis_programs
 from operators.redis.client.connection import connect
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from e2e.cluster import cgroups, debian, network
-from e2e.cluster.commands import succeeds
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import cgroups, debian, network
+from e2e.cluster.machine.commands import succeeds
 from e2e.cluster.paths import CACHE, REPOSITORY
 from e2e.cluster.record import Record
 
@@ -183,7 +183,7 @@ def _addresses() -> None:
     if routes:
         raise ClusterError(
             f"the cluster's ranges (10.240 to 10.242) are in use here: {'; '.join(routes)}",
-            "take that network down while the cluster runs, or change the ranges in e2e/cluster/network.py",
+            "take that network down while the cluster runs, or change the ranges in e2e/cluster/machine/network.py",
         )
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from kubernetes import client, config, watch
 from urllib3.exceptions import ProtocolError
 
-from e2e.scenarios.commands import until
-from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.commands import until
 
 GROUP, VERSION, PLURAL = "cache.example.com", "v1alpha1", "memcacheds"
 

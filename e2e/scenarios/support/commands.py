@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from e2e.cluster import binaries
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RELEASE, SYSTEM = "platform", "platform-system"
 
 Found = TypeVar("Found")

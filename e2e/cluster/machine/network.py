@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from e2e.cluster.commands import run, succeeds
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine.commands import run, succeeds
 
 BRIDGE = "plat0"
 CABLE = "plat-"  # and the node's number: the host's end of its cable

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from e2e.cluster import host, network
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import host, network
 
 
 def test_only_missing_packages_are_installed() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import processes
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import processes
 
 
 def test_a_process_is_ended_and_waited_for(tmp_path: Path) -> None:

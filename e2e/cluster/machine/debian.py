@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from e2e.cluster import binaries
-from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import debian, processes
-from e2e.cluster.network import free_ports
-from e2e.scenarios.commands import Kubectl
+from e2e.cluster.machine import debian, processes
+from e2e.cluster.machine.network import free_ports
+from e2e.scenarios.support.commands import Kubectl
 
 SECOND = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
 
