@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.objects import resources
+from operators.etcd import observe
+from operators.etcd.objects import disruption_budget, names
+from operators.etcd.objects import stateful_set as builder
 from operators.etcd.observe import Instance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
@@ -16,15 +18,15 @@ from tests.unit.etcd.world import SETTINGS, cluster
 
 def stateful_set(existing: Obj | None = None, **spec: Any) -> Obj:
     resource = cluster(**spec)
-    return resources.stateful_set(resource, resources.owner(resource, SETTINGS.operator), {}, 3, existing)
+    return builder.stateful_set(resource, names.owner(resource, SETTINGS.operator), {}, 3, existing)
 
 
 @pytest.mark.parametrize("tls", [{}, {"tls": {"mode": "self"}}])
 def test_a_place_is_known_by_its_name_and_by_its_url(tls: Obj) -> None:
     resource = cluster(**tls)
     for number in (0, 2, 10, 123):
-        assert resources.number_of(resource, resources.member_name(resource, number)) == number
-        assert resources.number_of(resource, resources.peer_url(resource, number)) == number
+        assert names.number_of(resource, names.member_name(resource, number)) == number
+        assert names.number_of(resource, names.peer_url(resource, number)) == number
 
 
 @pytest.mark.parametrize(
@@ -47,12 +49,12 @@ def test_a_place_is_known_by_its_name_and_by_its_url(tls: Obj) -> None:
     ],
 )
 def test_what_is_not_of_this_cluster_has_no_place(strange: str) -> None:
-    assert resources.number_of(cluster(), strange) is None
+    assert names.number_of(cluster(), strange) is None
 
 
 def test_a_member_is_asked_at_its_pods_address_under_its_name() -> None:
     pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, trouble="")
-    endpoint = resources.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
+    endpoint = observe.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
     assert (endpoint.name, endpoint.address, endpoint.host, endpoint.port) == (
         "demo-1",
         "10.0.0.7",
@@ -74,7 +76,7 @@ def test_a_member_is_asked_at_its_pods_address_under_its_name() -> None:
 )
 def test_a_drain_takes_one_member_at_a_time_where_that_can_be(size: int, spec: Obj, allowed: Obj | None) -> None:
     resource = cluster(size, **spec)
-    budget = resources.disruption_budget(resource, resources.owner(resource, SETTINGS.operator))
+    budget = disruption_budget.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
     found = {key: value for key, value in (budget or {"spec": {}})["spec"].items() if "vailable" in key}
     assert (found or None) == allowed
 
@@ -82,7 +84,7 @@ def test_a_drain_takes_one_member_at_a_time_where_that_can_be(size: int, spec: O
 def test_a_member_that_is_not_ready_may_be_evicted_unless_its_data_goes_with_it() -> None:
     def policy(**spec: Any) -> str:
         resource = cluster(**spec)
-        budget = resources.disruption_budget(resource, resources.owner(resource, SETTINGS.operator))
+        budget = disruption_budget.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
         assert budget is not None
         return str(budget["spec"]["unhealthyPodEvictionPolicy"])
 
@@ -107,5 +109,5 @@ def test_volumes_stay_with_the_resource_unless_it_says_otherwise() -> None:
 
 def test_a_volume_says_whose_data_it_holds() -> None:
     (claim,) = stateful_set()["spec"]["volumeClaimTemplates"]
-    assert claim["metadata"]["labels"][resources.CLUSTER_UID] == "u-1"
+    assert claim["metadata"]["labels"][names.CLUSTER_UID] == "u-1"
     assert "volumeClaimTemplates" not in stateful_set(storage={"medium": "Memory", "size": "1Gi"})["spec"]

@@ -11,7 +11,7 @@ with the ids of the old one, or a voter that has forgotten what it voted for: ac
 
 What a pod may do stands in its annotations, and comes into its arguments through variables that the kubelet reads each
 time it starts the container (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go). So a pod that was made as `New`
-or `Joining` can be closed once its member has begun (`membership.close_begun`), and a node that restarts with its
+or `Joining` can be closed once its member has begun (`close_begun`), and a node that restarts with its
 memory, or its disk, gone finds it closed: the same pod, with the same flags, would begin or join a second time.
 
 Source: https://github.com/etcd-io/etcd server/config (hasLocalMember, VerifyBootstrap, VerifyJoinExisting) and
@@ -20,11 +20,12 @@ server/etcdserver/api/membership (ValidateClusterAndAssignIDs), the same from 3.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
@@ -88,10 +89,10 @@ def environment() -> list[Obj]:
 
 def annotated(resource: EtcdCluster, start: Start) -> dict[str, str]:
     """What a pod may do with an empty disk."""
-    state, listed = "existing", [(NOBODY, resources.peer_url(resource, SEED))]
+    state, listed = "existing", [(NOBODY, names.peer_url(resource, SEED))]
     match start:
         case New():
-            state, listed = "new", [(resources.member_name(resource, SEED), resources.peer_url(resource, SEED))]
+            state, listed = "new", [(names.member_name(resource, SEED), names.peer_url(resource, SEED))]
         case Joining():
             listed = _listed(resource, start)
     return {INITIAL_STATE: state, INITIAL_CLUSTER: ",".join(f"{name}={url}" for name, url in listed)}
@@ -101,8 +102,8 @@ def _listed(resource: EtcdCluster, start: Joining) -> list[tuple[str, str]]:
     """Each URL of each member, in the order of their ids."""
     found = []
     for member in sorted(start.members, key=lambda member: member.id):
-        own = any(resources.number_of(resource, url) == start.number for url in member.peer_urls)
-        name = resources.member_name(resource, start.number) if own else f"_{member.id:016x}"
+        own = any(names.number_of(resource, url) == start.number for url in member.peer_urls)
+        name = names.member_name(resource, start.number) if own else f"_{member.id:016x}"
         found += [(name, url) for url in member.peer_urls]
     return found
 
@@ -110,3 +111,29 @@ def _listed(resource: EtcdCluster, start: Joining) -> list[tuple[str, str]]:
 def of(made: Obj) -> tuple[str, str]:
     """What a pod, or a template, says of an empty disk: state and list; empty where it says nothing."""
     return annotation(made, INITIAL_STATE), annotation(made, INITIAL_CLUSTER)
+
+
+def recovery_cluster_token(resource: EtcdCluster, token: str) -> str:
+    """What the recovery's pod gives to `etcdutl snapshot restore --initial-cluster-token`."""
+    return f"{resource.uid}-{token}"
+
+
+def ids(peer_url: str, token: str) -> tuple[int, int]:
+    """Ids of the member and of the cluster that etcd makes of a new one with a single member.
+
+    They follow from nothing else, so that they are known beforehand.
+    Source: computeMemberID and genID in server/etcdserver/api/membership of 3.4 to 3.7.
+    """
+    member = hashlib.sha1((peer_url + token).encode(), usedforsecurity=False).digest()[:8]
+    cluster = hashlib.sha1(member, usedforsecurity=False).digest()[:8]
+    return int.from_bytes(member, "big"), int.from_bytes(cluster, "big")
+
+
+def successor(resource: EtcdCluster) -> int:
+    """Id of the cluster that the recovery in the status makes; 0 if there is none."""
+    recorded: Obj = resource.reported.get("recovery") or {}
+    number = names.number_of(resource, recorded["survivor"]) if recorded else None
+    if number is None:
+        return 0
+    _, cluster_id = ids(names.peer_url(resource, number), recovery_cluster_token(resource, recorded["token"]))
+    return cluster_id

@@ -13,10 +13,10 @@ from operators.etcd.api import backup as backup_api
 from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.backup.schedule import FAILED_KEPT, backup_status, failing, schedule_backups
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
 from operators.etcd.observe import Observed
+from operators.etcd.steps.backup_schedule import FAILED_KEPT, backup_status, failing, schedule_backups
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete

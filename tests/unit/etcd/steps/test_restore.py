@@ -11,12 +11,12 @@ import pytest
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import pods
-from operators.etcd.backup.restore import FINAL, LATER, restore_data, restore_status
 from operators.etcd.backup.view import BackupView, Snapshot
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, New
+from operators.etcd.objects import bootstrap
+from operators.etcd.objects.bootstrap import Closed, New
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
+from operators.etcd.steps.restore import FINAL, LATER, restore_data, restore_status
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step

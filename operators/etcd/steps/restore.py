@@ -2,7 +2,7 @@
 
 Before there is a seed, a pod makes data of the snapshot on the volume that the seed will have: fetched and verified,
 read by etcd's own program, sealed by one rename (work.seal). That it is done is written into the status; then the pod
-goes, and the seed starts with the data, as one that may not begin with an empty disk (start.Closed). So at no point can
+goes, and the seed starts with the data, as one that may not begin with an empty disk (`Closed`). So at no point can
 an empty cluster come up in its place, and at each the work can be begun again.
 """
 
@@ -15,10 +15,11 @@ from operators.etcd.api.backup import COMPLETE
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import Outcome, outcome
-from operators.etcd.backup.view import is_to_be_restored, restore_pod_name
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import SEED
-from operators.etcd.objects.resources import volume_name
+from operators.etcd.backup.pods import restore_pod_name
+from operators.etcd.backup.view import is_to_be_restored
+from operators.etcd.objects import bootstrap
+from operators.etcd.objects.bootstrap import SEED
+from operators.etcd.objects.names import volume_name
 from operators.etcd.settings import Settings
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj

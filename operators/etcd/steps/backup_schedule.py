@@ -15,7 +15,7 @@ from operators.etcd.api.backup import API, COMPLETE, FAILED, PENDING, SCHEDULED
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from operators.etcd.settings import Settings
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object
@@ -44,7 +44,7 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
     if due is not None and not _is_made(resource, seen, due):
         if any(not _is_over(obj) for obj in seen.backup.scheduled):
             return Step(tuple(actions))  # its end is an event; then the last one due is made up for
-        own = resources.owner(resource, settings.operator)
+        own = names.owner(resource, settings.operator)
         made: Obj = own.object(
             API.kind,
             scheduled_name(resource.name, due),
