@@ -6,8 +6,8 @@ import pytest
 
 from e2e.cluster import binaries, debian, images, redis_programs
 from e2e.cluster.errors import ClusterError
-from operators.etcd.__main__ import OPERATOR
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
+from operators.etcd.operator import OPERATOR
 from operators.redis.api.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
 
 DEB822 = """\

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from operators.redis.__main__ import clusters
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.server import Access, Denied, Endpoint, Loading, RedisError, Server, Unreachable
 from operators.redis.objects import resources
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
+from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
