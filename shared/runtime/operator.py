@@ -63,6 +63,11 @@ class Operator:
         return f"{self.name}-operator"
 
     @property
+    def main(self) -> Resource:
+        """The resource of its main kind."""
+        return self.kinds[0].resource
+
+    @property
     def resources(self) -> tuple[Resource, ...]:
         return tuple(kind.resource for kind in self.kinds)
 
