@@ -6,7 +6,7 @@ NODES    ?= 2#                                     nodes of the local cluster, 1
 CLUSTER  ?= auto#                                  auto, local, kind or current (what KUBECONFIG names)
 ARGS     ?=#                                       more arguments: flags of the operator for run, of pytest for test-*
 
-OPERATORS := $(patsubst operators/%/__main__.py,%,$(wildcard operators/*/__main__.py))
+OPERATORS := $(patsubst operators/%/operator.py,%,$(wildcard operators/*/operator.py))
 PYTHON    := .venv/bin/python
 KUBECTL   := .venv/bin/kubectl
 CLUSTERS  := $(PYTHON) -m e2e.cluster

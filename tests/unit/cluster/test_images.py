@@ -8,8 +8,8 @@ from e2e.cluster import binaries, images
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import debian
 from e2e.databases import redis_programs
-from operators.etcd.__main__ import OPERATOR
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
+from operators.etcd.operator import OPERATOR
 from operators.redis.api.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
 
 DEB822 = """\

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from charts.values.rules import MemcachedThresholds
-from dashboards.rules import operators, resources
+from dashboards.rules import operator_rules, resource_rules
 from dashboards.rules.asking import OWNER, about_servers, largest
 from dashboards.rules.model import Group, Recording, RuleSet
+from operators.memcached.api import resource
 
-KIND = "Memcached"
+KIND = resource.API.kind.name
 WHO = "Memcached {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
 SERVER = "{{ $labels.pod }} of " + WHO
 
@@ -84,6 +85,6 @@ _SERVERS = Group(
 
 RULES = RuleSet(
     "memcached",
-    (operators.group("memcached", KIND), resources.group("memcached", KIND), _SERVERS),
+    (operator_rules.group("memcached", KIND), resource_rules.group("memcached", KIND), _SERVERS),
     MemcachedThresholds(),
 )

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from dashboards import resources
-from dashboards.model import BLUE, Column, Dashboard, Graph, Mark, Query, Row, Stat, Table, bad_from
-from dashboards.promql import NAME, OWNER, POD, SERVER, beside, quantile, quiet, rate, select, states, total, variables
+from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.promql import (
+    EACH,
+    NAME,
+    OWNER,
+    POD,
+    SERVED,
+    SERVER,
+    Servers,
+    beside,
+    quantile,
+    quiet,
+    rate,
+    select,
+    states,
+    total,
+)
+from operators.etcd.api import backup, resource
 
-KIND, BACKUP = "EtcdCluster", "EtcdBackup"
-EACH = f"{OWNER}, pod"
+KIND, BACKUP = resource.API.kind.name, backup.API.kind.name
 TARGET = f"{EACH}, job, instance"
 RESOURCE_NAME = "{{namespace}}/{{name}}"
 
 
-def _etcd(metric: str, *more: str) -> str:
-    return select(f"etcd_{metric}", SERVER, *more)
-
-
-def _rate(metric: str, *more: str, by: str = EACH) -> str:
-    return rate(f"etcd_{metric}", SERVER, *more, by=by)
+_etcd = Servers("etcd")
+_rate = _etcd.rate
 
 
 def _p99(metric: str, by: str = EACH) -> str:
@@ -316,13 +327,17 @@ BACKUPS = Row(
     ),
 )
 
-ETCD = Dashboard(
-    uid="platform-etcd",
-    title="Platform / etcd",
-    description="Clusters of etcd: quorum, latency, size and snapshots.",
-    variables=variables("etcd_server_has_leader", kinds=KIND),
+DASHBOARD = resources.page(
+    KIND,
+    "etcd",
+    "Clusters of etcd: quorum, latency, size and snapshots.",
+    NOW,
+    RAFT,
+    REQUESTS,
+    DISK,
+    BACKUPS,
+    metric="etcd_server_has_leader",
     marks=(
-        *resources.marks(KIND),
         Mark(
             "Leader changes",
             f"max by ({OWNER}) (increase({_etcd('server_leader_changes_seen_total')}[$__rate_interval])) > 0",
@@ -330,12 +345,30 @@ ETCD = Dashboard(
             "orange",
         ),
     ),
-    rows=(
-        NOW,
-        Row("Resources", (resources.table(KIND, height=6), resources.readiness(KIND))),
-        RAFT,
-        REQUESTS,
-        DISK,
-        BACKUPS,
+)
+
+PAGE = OperatorPage(
+    DASHBOARD,
+    traffic=Graph(
+        title="etcd: calls",
+        none="no metrics",
+        description="Clients' calls in a second.",
+        unit="reqps",
+        queries=(quiet(rate("grpc_server_started_total", SERVED, 'grpc_service=~"etcdserverpb.*"'), NAME),),
+    ),
+    fullness=Graph(
+        title="etcd: database",
+        none="no metrics",
+        description="Size of the largest member's database, of its quota. A full one takes no writes.",
+        unit="percentunit",
+        queries=(
+            quiet(
+                f"max by ({OWNER}) ({select('etcd_mvcc_db_total_size_in_bytes', SERVED)} / "
+                f"{select('etcd_server_quota_backend_bytes', SERVED)})",
+                NAME,
+            ),
+        ),
+        thresholds=bad_from(0.8, 0.95),
+        most=1,
     ),
 )

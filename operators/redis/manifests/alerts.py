@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from charts.values.rules import RedisThresholds
-from dashboards.rules import operators, resources
+from dashboards.rules import operator_rules, resource_rules
 from dashboards.rules.asking import OWNER, SERVER, about_resources, about_servers, largest, told
 from dashboards.rules.model import Group, Recording, RuleSet
+from operators.redis.api import resource
 
-KIND = "RedisCluster"
+KIND = resource.API.kind.name
 WHO = "RedisCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
 NODE = "{{ $labels.pod }} of " + WHO
 RESOURCE = "RedisCluster {{ $labels.namespace }}/{{ $labels.name }}"
@@ -166,6 +167,6 @@ _NODES = Group(
 
 RULES = RuleSet(
     "redis",
-    (operators.group("redis", KIND), resources.group("redis", KIND), _RESOURCES, _NODES),
+    (operator_rules.group("redis", KIND), resource_rules.group("redis", KIND), _RESOURCES, _NODES),
     RedisThresholds(),
 )

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dashboards import resources
-from dashboards.model import BLUE, Column, Dashboard, Graph, Query, Row, Stat, Table, bad_from
-from dashboards.promql import NAME, OWNER, POD, SERVER, quiet, rate, select, variables
+from dashboards.model import BLUE, Column, Graph, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, quiet, rate, select
+from operators.memcached.api import resource
 
-KIND = "Memcached"
-EACH = f"{OWNER}, pod"
-
-
-def _memcached(metric: str, *more: str) -> str:
-    return select(f"memcached_{metric}", SERVER, *more)
+KIND = resource.API.kind.name
 
 
-def _rate(metric: str, *more: str, by: str = EACH) -> str:
-    return rate(f"memcached_{metric}", SERVER, *more, by=by)
+_memcached = Servers("memcached")
+_rate = _memcached.rate
 
 
 def _commands(*more: str, by: str = OWNER) -> str:
@@ -252,18 +248,40 @@ SERVERS = Row(
     ),
 )
 
-MEMCACHED = Dashboard(
-    uid="platform-memcached",
-    title="Platform / Memcached",
-    description="Caches: whether they are as asked for, what they answer, and whether they are large enough.",
-    variables=variables("memcached_up", kinds=KIND),
-    marks=resources.marks(KIND),
-    rows=(
-        NOW,
-        Row("Resources", (resources.table(KIND, height=6), resources.readiness(KIND))),
-        TRAFFIC,
-        MEMORY,
-        CONNECTIONS,
-        SERVERS,
+DASHBOARD = resources.page(
+    KIND,
+    "Memcached",
+    "Caches: whether they are as asked for, what they answer, and whether they are large enough.",
+    NOW,
+    TRAFFIC,
+    MEMORY,
+    CONNECTIONS,
+    SERVERS,
+    metric="memcached_up",
+)
+
+PAGE = OperatorPage(
+    DASHBOARD,
+    traffic=Graph(
+        title="memcached: commands",
+        none="no exporters",
+        description="Commands in a second, of caches with an exporter (spec.metrics).",
+        unit="reqps",
+        queries=(quiet(rate("memcached_commands_total", SERVED), NAME),),
+    ),
+    fullness=Graph(
+        title="memcached: memory",
+        none="no exporters",
+        description="Memory that items take, of what they may take, in the fullest server. A full cache evicts.",
+        unit="percentunit",
+        queries=(
+            quiet(
+                f"max by ({OWNER}) ({select('memcached_current_bytes', SERVED)} / "
+                f"{select('memcached_limit_bytes', SERVED)})",
+                NAME,
+            ),
+        ),
+        thresholds=bad_from(0.9, 0.99),
+        most=1,
     ),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from charts.values.rules import EtcdThresholds
-from dashboards.rules import operators, resources
+from dashboards.rules import operator_rules, resource_rules
 from dashboards.rules.asking import ID, OWNER, about_resources, about_servers, largest, told
 from dashboards.rules.model import Group, Recording, RuleSet
+from operators.etcd.api import backup, resource
 
-KIND, BACKUP = "EtcdCluster", "EtcdBackup"
+KIND, BACKUP = resource.API.kind.name, backup.API.kind.name
 WHO = "EtcdCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
 MEMBER = "{{ $labels.pod }} of " + WHO
 RESOURCE = "EtcdCluster {{ $labels.namespace }}/{{ $labels.name }}"
@@ -186,6 +187,6 @@ _MEMBERS = Group(
 
 RULES = RuleSet(
     "etcd",
-    (operators.group("etcd", f"{KIND}|{BACKUP}"), resources.group("etcd", KIND), _RESOURCES, _MEMBERS),
+    (operator_rules.group("etcd", f"{KIND}|{BACKUP}"), resource_rules.group("etcd", KIND), _RESOURCES, _MEMBERS),
     EtcdThresholds(),
 )

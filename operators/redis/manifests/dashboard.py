@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from dashboards import resources
-from dashboards.model import BLUE, Column, Dashboard, Graph, Mark, Query, Row, Stat, Table, bad_from
-from dashboards.promql import NAME, OWNER, POD, SERVER, quiet, rate, select, states, variables
+from dashboards.model import BLUE, Column, Graph, Mark, OperatorPage, Query, Row, Stat, Table, bad_from
+from dashboards.promql import EACH, NAME, OWNER, POD, SERVED, Servers, quiet, rate, select, states
+from operators.redis.api import resource
 
-KIND = "RedisCluster"
-EACH = f"{OWNER}, pod"
+KIND = resource.API.kind.name
 RESOURCE_NAME = "{{namespace}}/{{name}}"
 SLOTS = 16384
 
 
-def _redis(metric: str, *more: str) -> str:
-    return select(f"redis_{metric}", SERVER, *more)
-
-
-def _rate(metric: str, *more: str, by: str = EACH) -> str:
-    return rate(f"redis_{metric}", SERVER, *more, by=by)
-
-
+_redis = Servers("redis")
+_rate = _redis.rate
 FULL = f"{_redis('memory_used_bytes')} / ({_redis('memory_max_bytes')} > 0)"
 HITS, MISSES = _rate("keyspace_hits_total", by=OWNER), _rate("keyspace_misses_total", by=OWNER)
 HIT_RATIO = f"{HITS} / ({HITS} + {MISSES} > 0)"
@@ -330,23 +324,43 @@ NODES = Row(
 
 BECAME_MASTER = f"max by ({EACH}) ({MASTER}) and on ({EACH}) {REPLICA} offset 1m"
 
-REDIS = Dashboard(
-    uid="platform-redis",
-    title="Platform / Redis",
-    description="Clusters of Redis and Valkey: slots, replication, memory and what clients ask.",
-    variables=variables("redis_up", kinds=KIND),
-    marks=(
-        *resources.marks(KIND),
-        Mark("New masters", BECAME_MASTER, f"{POD} became a master", "orange"),
+DASHBOARD = resources.page(
+    KIND,
+    "Redis",
+    "Clusters of Redis and Valkey: slots, replication, memory and what clients ask.",
+    NOW,
+    SLOTS_ROW,
+    TRAFFIC,
+    MEMORY,
+    REPLICATION,
+    CLIENTS,
+    NODES,
+    metric="redis_up",
+    marks=(Mark("New masters", BECAME_MASTER, f"{POD} became a master", "orange"),),
+)
+
+PAGE = OperatorPage(
+    DASHBOARD,
+    traffic=Graph(
+        title="Redis: commands",
+        none="no exporters",
+        description="Commands in a second, of clusters with an exporter (spec.metrics).",
+        unit="reqps",
+        queries=(quiet(rate("redis_commands_processed_total", SERVED), NAME),),
     ),
-    rows=(
-        NOW,
-        Row("Resources", (resources.table(KIND, height=6), resources.readiness(KIND))),
-        SLOTS_ROW,
-        TRAFFIC,
-        MEMORY,
-        REPLICATION,
-        CLIENTS,
-        NODES,
+    fullness=Graph(
+        title="Redis: memory",
+        none="no maxmemory",
+        description="Memory used, of maxmemory, in the fullest node; none where there is no maxmemory.",
+        unit="percentunit",
+        queries=(
+            quiet(
+                f"max by ({OWNER}) ({select('redis_memory_used_bytes', SERVED)} / "
+                f"({select('redis_memory_max_bytes', SERVED)} > 0))",
+                NAME,
+            ),
+        ),
+        thresholds=bad_from(0.8, 0.95),
+        most=1,
     ),
 )
