@@ -11,6 +11,7 @@ from functools import partial
 
 from operators.etcd import status
 from operators.etcd.api.resource import EtcdCluster, validate
+from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import recovery_pod
 from operators.etcd.membership.layout import layout
 from operators.etcd.membership.raft_log import unreadable
@@ -73,7 +74,8 @@ class Planner:
 
     def plan(self, resource: EtcdCluster, seen: Observed, now: datetime) -> Plan:
         """The chain's answer, with the status that tells it."""
-        actions, verdict, requeue = follow(self._steps(), resource, seen, now)
+        facts = Assessment.of(resource, seen)
+        actions, verdict, requeue = follow(self._steps(), resource, facts, now)
         phase = _PHASES.get(verdict.progress) or _movement(resource, seen)
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=f"{_count(resource, seen)}. {failing(seen)}".strip())
@@ -85,9 +87,9 @@ class Planner:
         if deadline := self._deadline(phase):
             verdict, left = deadline.judge(resource.obj, verdict, now)
             requeues += [left] if left is not None else []
-        return Plan(actions, verdict, status.report(self.settings, resource, seen, now, phase), min(requeues))
+        return Plan(actions, verdict, status.report(self.settings, resource, facts, now, phase), min(requeues))
 
-    def _steps(self) -> tuple[StepOf[EtcdCluster, Observed], ...]:
+    def _steps(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         settings = self.settings
         return (
             hold_while_paused,  # a person works on it: report, touch nothing

@@ -18,7 +18,7 @@ from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.observe import Instance, Observed, endpoints
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
-from operators.etcd.steps.leadership import hand_over
+from operators.etcd.steps.member_changes import hand_over
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Delete, Step
