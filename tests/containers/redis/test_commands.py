@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.cluster.redis_servers import OPEN, Redis, all_know, key_in
+from e2e.databases.redis_servers import OPEN, Redis, all_know, key_in
 from operators.redis.client.command_base import RedisCall
 from operators.redis.client.commands import (
     AddSlots,

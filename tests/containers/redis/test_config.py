@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import debian, processes, redis_programs
-from e2e.cluster.network import free_ports
-from e2e.cluster.redis_servers import Cluster, Node, Redis, free_port
+from e2e.cluster.machine import debian, processes
+from e2e.cluster.machine.network import free_ports
+from e2e.databases import redis_programs
+from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
 from operators.redis.api.reserved_directives import OURS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords, execute

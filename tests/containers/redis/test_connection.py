@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.redis_servers import OLDEST, OPEN, Redis
+from e2e.databases.redis_servers import OLDEST, OPEN, Redis
 from operators.redis.client import connection
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Denied, Refused, Unreachable

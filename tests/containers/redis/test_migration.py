@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.redis_servers import OLDEST, Client, Redis, all_know, key_in
+from e2e.databases.redis_servers import OLDEST, Client, Redis, all_know, key_in
 from operators.redis.client.errors import RedisError, SlotStuck, TargetFull, Unreachable
 from operators.redis.client.server import Access
 from operators.redis.migration import big_keys

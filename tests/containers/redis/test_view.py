@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from e2e.cluster.redis_servers import Cluster, Redis
+from e2e.databases.redis_servers import Cluster, Redis
 from operators.redis.client.errors import RedisError
 from operators.redis.client.responses import NodeReport
 from operators.redis.slots.hash_slots import Slots

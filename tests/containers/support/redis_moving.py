@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from e2e.cluster.redis_servers import Client, Cluster, key_in
+from e2e.databases.redis_servers import Client, Cluster, key_in
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
 from operators.redis.migration import coordinator

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from operators.redis.__main__ import clusters
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.errors import Denied, Loading, RedisError, Unreachable
 from operators.redis.client.server import Access, Endpoint, Server
@@ -15,6 +14,7 @@ from operators.redis.objects import names
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
+from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj

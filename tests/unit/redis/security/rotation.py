@@ -254,9 +254,13 @@ def signer(name: str) -> Pair:
 
 
 @cache
-def certificate(name: str, by: str) -> dict[str, str]:
-    """A Secret's content."""
+def issued(name: str, by: str) -> Pair:
     hosts = ("*.demo.default.svc", "demo-client.default.svc")
     ends = NOW + timedelta(days=400)
-    pair = ca.issue(signer(by), name, begins=NOW - timedelta(days=1), ends=ends, hosts=hosts, client=True)
+    return ca.issue(signer(by), name, begins=NOW - timedelta(days=1), ends=ends, hosts=hosts, client=True)
+
+
+def certificate(name: str, by: str) -> dict[str, str]:
+    """Return a Secret's content: a dictionary of the caller's own, which it may change."""
+    pair = issued(name, by)
     return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": signer(by).certificate}
