@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from shared.runtime.lifecycle import Lifecycle
+from shared.status.lifecycle import Lifecycle
 
 
 class NodeState(Enum):

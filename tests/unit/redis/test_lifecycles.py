@@ -12,7 +12,7 @@ from operators.redis.client.responses import Node, NodeReport
 from operators.redis.lifecycles import LIFECYCLES, NODE, SLOT, NodeEvent, NodeState, SlotEvent, SlotState
 from operators.redis.migration.key_by_key import slot_state
 from operators.redis.slots.hash_slots import Slots
-from shared.runtime.lifecycle import IllegalTransition, Lifecycle
+from shared.status.lifecycle import IllegalTransition, Lifecycle
 from tests.unit.redis.world import ABSENT, NEW_RECORDED, At, formed, node_id, replica, world
 
 MASTERS = formed(3, 0)
