@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from functools import cached_property
 from typing import Any
 
@@ -183,23 +184,12 @@ def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], 
     (me,) = (node for node in parsed if node.is_me)
     return NodeReport(
         me.id,
-        facts.engine,
-        facts.version,
-        parsed,
-        state["cluster_state"] == "ok",
-        int(state["cluster_current_epoch"]),
-        facts.keys,
-        facts.memory,
-        facts.max_memory,
-        facts.loading,
-        facts.link_up,
-        facts.syncing,
-        facts.offset,
-        facts.replicas,
-        facts.run_id,
-        facts.evicts,
-        digest(given[1]),
-        _passwords(user),
+        nodes=parsed,
+        state_ok=state["cluster_state"] == "ok",
+        epoch=int(state["cluster_current_epoch"]),
+        gives=digest(given[1]),
+        takes=_passwords(user),
+        **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
 
 

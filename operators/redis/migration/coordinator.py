@@ -55,15 +55,11 @@ async def move(
             for each in moves
             if each.source in ends.of and each.target in ends.of
         ]
+        by_keys = [way for way in ways if _kind(way) == "keys"]
+        by_jobs = [way for way in ways if _kind(way) != "keys"]
         masters = dict(ends.of)
-        by_keys: list[MigrationPath] = []
-        by_jobs: list[MigrationPath] = []
-        for way in ways:
-            (by_keys if _kind(way) == "keys" else by_jobs).append(way)
         if any(way.source.said.memory > big_keys.BIG_KEY_BYTES for way in by_keys):
-            beside = [
-                node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
-            ]
+            beside = [node_id for node_id in _masters(ends.of.values()) if node_id in endpoints.keys() - masters.keys()]
             masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
         work = [
             *(_by_keys(some, masters, until, keys) for some in _by_source(by_keys)),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from operators.redis.client.errors import SlotStuck
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
@@ -133,7 +133,7 @@ async def _begin_next(mover: Mover, way: MigrationPath, before: Sequence[Job]) -
 
 async def _next(way: MigrationPath) -> MigrationPath | None:
     """What is to be moved next, of slots that their source still owns; None if nothing is."""
-    said = await look(way.source.server)
+    said = await inspect_node(way.source.server)
     if not (left := way.slots & said.me.slots):
         return None
     a_slot = max(1, said.memory // len(said.me.slots))

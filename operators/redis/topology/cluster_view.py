@@ -50,6 +50,8 @@ class ClusterView(Gossip):
     def without(self, ids: Iterable[str]) -> ClusterView:
         """The same as if these nodes said nothing, and nobody spoke of them: those that are about to go."""
         gone = frozenset(ids)
+        if not gone:
+            return self
         kept = {
             node_id: replace(said, nodes=tuple(node for node in said.nodes if node.id not in gone))
             for node_id, said in self.said.items()

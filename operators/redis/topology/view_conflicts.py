@@ -141,28 +141,29 @@ def _unknown(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
 
 
 def _slots(gossip: Gossip) -> Iterator[Disagreement]:
-    """Who thinks that a slot is another's than it is. What a node wrongly calls its own is told by `_claims`."""
+    """Nodes that report a wrong owner of another node's slots; what a node claims for itself is in `_claims`."""
     found: dict[tuple[str, str, Slots], list[Seen]] = {}
     for voice in gossip.reachable_nodes:
-        believed = {seen.id: seen.told[voice.id].slots for seen in gossip.members if voice.id in seen.told}
-        ignored = Slots.union(gossip.owned.values()) - Slots.union(believed.values())
-        for owner, slots in gossip.owned.items():
-            if unknown := slots & ignored:
-                found.setdefault(("", owner, unknown), []).append(voice)
-        for node_id, slots in believed.items():
-            if node_id == voice.id or not (wrong := slots - gossip.slots_of(node_id)):
-                continue
-            for owner, owned in gossip.owned.items():
-                if mistaken := wrong & owned:
-                    found.setdefault((node_id, owner, mistaken), []).append(voice)
+        for wrong in _wrong_owners(gossip, voice):
+            found.setdefault(wrong, []).append(voice)
     for (node_id, owner, slots), who in sorted(found.items(), key=lambda each: (*each[0][:2], each[0][2].mask)):
-        belief = f"no owner of {brief(slots)}"
-        verb = _has(who, "knows", "know")
+        belief, verb = f"no owner of {brief(slots)}", _has(who, "knows", "know")
         if node_id:
-            belief = f"that {brief(slots)} {_are(slots)} {gossip.name(node_id)}'s"
-            verb = _has(who, "says", "say")
+            belief, verb = f"that {brief(slots)} {_are(slots)} {gossip.name(node_id)}'s", _has(who, "says", "say")
         text = f"{names(who)} {verb} {belief}; {_they(slots)} {gossip.name(owner)}'s."
         yield Disagreement("slots", _ids(who), tuple(filter(None, (node_id, owner))), text)
+
+
+def _wrong_owners(gossip: Gossip, voice: Seen) -> Iterator[tuple[str, str, Slots]]:
+    """What one node reports wrongly: the owner (empty for none), the true owner, and which slots."""
+    believed = {seen.id: seen.told[voice.id].slots for seen in gossip.members if voice.id in seen.told}
+    ignored = Slots.union(gossip.owned.values()) - Slots.union(believed.values())
+    beliefs = {"": ignored} | {node_id: slots for node_id, slots in believed.items() if node_id != voice.id}
+    for node_id, slots in beliefs.items():
+        if wrong := slots - gossip.slots_of(node_id):
+            for owner, owned in gossip.owned.items():
+                if mistaken := wrong & owned:
+                    yield node_id, owner, mistaken
 
 
 def _roles(gossip: Gossip) -> Iterator[Disagreement]:

@@ -18,7 +18,6 @@ from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
-from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
@@ -32,16 +31,13 @@ from tests.unit.redis.world import (
     of,
     places_asked_for,
     plan,
+    planned,
     replica,
     seen,
     world,
 )
 
 M0, M1, M2, R0, R1, R2 = formed()
-
-
-def planned(*at: At, **more: Any) -> Plan:
-    return plan(*world(*at, **more))
 
 
 def test_a_cluster_as_wanted_is_ready_and_left_alone() -> None:

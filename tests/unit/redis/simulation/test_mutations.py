@@ -13,7 +13,7 @@ from operators.redis import plan
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client import commands
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
@@ -101,7 +101,7 @@ def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
         await carry_out(self, connect)
         for endpoint in self.via:
             server = connect(endpoint, self.access)
-            for known in (await look(server)).nodes:
+            for known in (await inspect_node(server)).nodes:
                 if not known.is_me:
                     await server.ask("CLUSTER", "MEET", known.address, known.port)
 
