@@ -140,9 +140,11 @@ class Step:
         return cls((), Progress.PROGRESSING, reason, message, warning, requeue)
 
     @classmethod
-    def wait(cls, reason: str, message: str, *actions: Action, requeue: float | None = None) -> Step:
+    def wait(
+        cls, reason: str, message: str, *actions: Action, warning: bool = False, requeue: float | None = None
+    ) -> Step:
         """The rest of the chain must not run before this is over."""
-        return cls(actions, Progress.WAITING, reason, message, requeue=requeue)
+        return cls(actions, Progress.WAITING, reason, message, warning, requeue)
 
     @classmethod
     def blocked(cls, reason: str, message: str) -> Step:

@@ -78,7 +78,7 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
 def lacking(problem: SecretProblem) -> Step:
     """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
     message = f"{problem.message} Nothing was changed."
-    return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=AGAIN)
+    return Step.wait(problem.reason, message, warning=True, requeue=AGAIN)
 
 
 def grow_volumes(

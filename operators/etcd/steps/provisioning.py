@@ -5,15 +5,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
+from operators.etcd.membership.layout import layout
+from operators.etcd.objects import pod, resources
 from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.resources import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.settings import Settings
+from operators.etcd.steps.quorum_recovery import replicas
+from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step
@@ -78,6 +81,22 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
         refusal=REFUSAL,
         remake=seen.members is not None and bool(resource.recorded_cluster_id),
     )
+
+
+def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Keep a replica for each member, with a template that says what an empty disk may start.
+
+    While an upgrade is refused the template keeps the image that members have, so that repairs go on.
+    """
+    own = resources.owner(resource, settings.operator)
+    runs, follows = permitted(resource, seen), layout(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
+    stopped = replicas(resource, seen)
+    count = follows.replicas if stopped is None else stopped
+    made = resources.stateful_set(runs, own, template, count, seen.stateful_set)
+    # A stale plan could delete members' pods, or let an empty disk bootstrap.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 def quota(resource: EtcdCluster, seen: Observed) -> int:

@@ -165,7 +165,7 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
         return Step(actions, Progress.WAITING, "RecoveryFailed", message, warning=True, requeue=SOON)
     trouble = Pod.of(pod).trouble
     message = f"{message} Its pod does not start: {trouble}" if trouble else message
-    return Step((), Progress.WAITING, RECOVERING, message, warning=bool(trouble), requeue=SOON)
+    return Step.wait(RECOVERING, message, warning=bool(trouble), requeue=SOON)
 
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:

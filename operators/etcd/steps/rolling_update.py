@@ -13,7 +13,7 @@ from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.client.commands import Remove
 from operators.etcd.membership import bootstrap
 from operators.etcd.membership.changes import HELD, SOON, hand_over
-from operators.etcd.membership.quorum import names, removal_refusal, restart_refusal
+from operators.etcd.membership.quorum import removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.objects.resources import CONTAINER
@@ -21,7 +21,6 @@ from operators.etcd.observe import Instance, Observed, endpoints
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Delete, Step
-from shared.status.verdict import Progress
 
 COMING_BACK = timedelta(minutes=2)
 """How long a pod may take to be a healthy member again before its change is said to be held by it."""
@@ -163,7 +162,7 @@ def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
             f" {broken[0].name} already runs as the spec says, and does not start: {broken[0].pod.trouble} "
             "Mend the spec, or take the change back: the others stay as they are."
         )
-    return Step((), Progress.WAITING, "UpgradeHeld", message, warning=True, requeue=HELD)
+    return Step.wait("UpgradeHeld", message, warning=True, requeue=HELD)
 
 
 def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Instance, goal: str) -> Step:
@@ -188,25 +187,3 @@ def _stuck(place: Instance) -> str:
     if place.pod_obj is None or place.runs:
         return ""
     return STUCK if place.status is None and not place.ready else ""
-
-
-def who_is_down(seen: Observed) -> str:
-    """The members that are down, each with what is known of why."""
-    told = []
-    for member in seen.down:
-        place = seen.place_of(member)
-        if place is None:
-            told.append(names(seen, (member,)))
-        elif place.pod is None:
-            told.append(f"{place.name} has no pod.")
-        elif place.pod.leaving:
-            told.append(f"{place.name} is on the way out. {STUCK}")
-        elif place.pod.trouble:
-            told.append(f"{place.name} does not start: {place.pod.trouble}")
-        elif place.status is None:
-            told.append(f"{place.name} does not answer: {place.error}" if place.error else f"{place.name} starts.")
-        elif place.status.leader == 0:
-            told.append(f"{place.name} knows no leader.")
-        else:
-            told.append(f"{place.name} is catching up.")
-    return " ".join(told)

@@ -136,7 +136,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
             f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
             f"{' '.join(map(why_away, found.silent))}"
         )
-        return Step((), Progress.WAITING, UNSERVED, message, warning=True, requeue=AGAIN)
+        return Step.wait(UNSERVED, message, warning=True, requeue=AGAIN)
     if not _in_force(resource, found):
         return _ask(resource, found)
     if found.total:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects import redis_conf, resources
+from operators.redis.objects import pod, redis_conf, resources
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.objects.resources import CERTIFICATE_MARK, CLUSTER_UID, COMPONENT, CONFIG_MARK, READ_ONCE
 from operators.redis.observe import Instance, Observed
@@ -19,10 +19,11 @@ from operators.redis.security.users import EXPORTERS, Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import has_heard, heard_by_all
+from operators.redis.steps.scale_down import replicas
 from operators.redis.steps.scaling import staying
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
 from shared.kubernetes.secrets import AGAIN, content_of, encoded
 from shared.pki import keyring
@@ -80,6 +81,20 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
             return Step.blocked("NotOurs", str(error))
         found = seen.disruption_budget
     return provisioning.keep_disruption_budget(wanted, found)
+
+
+def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Keep a replica for each node that the spec asks for, and for each that must not be removed yet.
+
+    While a version is refused the template keeps the image that nodes have, so that repairs go on.
+    """
+    own, runs = resources.owner(resource, settings.operator), permitted(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    template = pod.pod(runs, own, image, seen.secrets, config_digest(runs, seen))
+    template["metadata"]["annotations"][CONFIG_MARK] = config_mark(runs, seen)
+    made = resources.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
+    # A stale plan could delete nodes' pods.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 # Configuration.

@@ -25,7 +25,6 @@ from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Delete, Step
-from shared.status.verdict import Progress
 
 UPGRADING, HELD_UP = "Upgrading", "RollHeld"
 
@@ -105,7 +104,7 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
     if leaving := [place for place in seen.places if place.leaving]:
         told = f"{goal}. {leaving[0].name} is on the way out"
         if stuck := _stuck(leaving[0], now):
-            return Step((), Progress.WAITING, HELD_UP, f"{told}, and {stuck}", warning=True, requeue=HELD)
+            return Step.wait(HELD_UP, f"{told}, and {stuck}", warning=True, requeue=HELD)
         return Step.wait(UPGRADING, f"{told}.", requeue=HELD)
     place = min(stale, key=lambda place: (_rank(seen, place), place.number))
     if _rank(seen, place) <= BROKEN:
@@ -244,4 +243,4 @@ def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
             f" {broken[0].name} already runs as the spec says. Mend the spec, or take the change back: the others stay "
             "as they are."
         )
-    return Step((), Progress.WAITING, HELD_UP, message, warning=True, requeue=HELD)
+    return Step.wait(HELD_UP, message, warning=True, requeue=HELD)

@@ -17,8 +17,8 @@ from operators.etcd.membership.layout import Layout
 from operators.etcd.membership.layout import layout as derived
 from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
-from operators.etcd.plan import Planner
-from operators.etcd.steps import quorum_recovery, rolling_update
+from operators.etcd.settings import Settings
+from operators.etcd.steps import provisioning, quorum_recovery, rolling_update
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Apply, Step
 from shared.testing.harness.disturbance import DISTURBANCES
@@ -52,7 +52,7 @@ def begins_whenever_nobody_answers(patch: pytest.MonkeyPatch) -> None:
         found = derived(resource, seen)
         return found if seen.members is not None else dataclasses.replace(found, start=New())
 
-    patch.setattr(plan, "layout", hasty)
+    patch.setattr(provisioning, "layout", hasty)
 
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
         found = derived(resource, seen)
         return dataclasses.replace(found, replicas=min(found.replicas, resource.spec.size))
 
-    patch.setattr(plan, "layout", eager)
+    patch.setattr(provisioning, "layout", eager)
 
 
 def takes_all_for_healthy(patch: pytest.MonkeyPatch) -> None:
@@ -110,17 +110,17 @@ async def test_an_operator_that_errs_is_caught(
 
 def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
-    keep = Planner.keep_stateful_set
+    keep = provisioning.keep_stateful_set
 
-    def trusting(self: Planner, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-        step = keep(self, resource, seen, now)
+    def trusting(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+        step = keep(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(Planner, "keep_stateful_set", trusting)
+    patch.setattr(plan, "keep_stateful_set", trusting)
 
 
 @pytest.mark.parametrize("disturbance", ["a stale view", "a handover, the last write lands a step later"])

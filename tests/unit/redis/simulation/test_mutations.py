@@ -16,8 +16,8 @@ from operators.redis.client.node_inspection import look
 from operators.redis.client.server import Connect
 from operators.redis.migration import key_by_key
 from operators.redis.observe import Instance, Observed
-from operators.redis.plan import Planner
-from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
+from operators.redis.settings import Settings
+from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update, scaling
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.testing.harness.disturbance import DISTURBANCES
@@ -54,7 +54,7 @@ def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
     """Gives the StatefulSet no more replicas than are wanted, whoever owns slots."""
-    patch.setattr(plan, "replicas", lambda resource, *_: resource.spec.replicas)
+    patch.setattr(provisioning, "replicas", lambda resource, *_: resource.spec.replicas)
 
 
 def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
@@ -157,17 +157,17 @@ async def test_an_operator_that_errs_is_caught(
 
 def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
-    keep = Planner.keep_stateful_set
+    keep = provisioning.keep_stateful_set
 
-    def trusting(self: Planner, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-        step = keep(self, resource, seen, now)
+    def trusting(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+        step = keep(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(Planner, "keep_stateful_set", trusting)
+    patch.setattr(plan, "keep_stateful_set", trusting)
 
 
 @pytest.mark.long
