@@ -21,11 +21,15 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Kind, Obj
 
 _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 _LONGEST_WITH_SET = 52
 """A StatefulSet's pods bear its name and a hash of 10 characters in one label, and a label has 63 at most."""
+
+
+WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
+"""The kinds that spec.workload names."""
 
 
 class MemcachedStatus(Status):
