@@ -49,7 +49,7 @@ def forgets_whoever_is_silent(patch: pytest.MonkeyPatch) -> None:
 
 def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
     """Replaces a master as soon as it does not answer."""
-    patch.setattr(Observed, "lost", lambda self, node_id: node_id not in self.heard)
+    patch.setattr(Observed, "lost", lambda self, node_id: node_id not in self.reachable)
 
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
