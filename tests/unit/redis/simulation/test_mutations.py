@@ -20,6 +20,7 @@ from operators.redis.settings import Settings
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update, scaling
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
+from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe
@@ -60,10 +61,10 @@ def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
 def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
     """Restarts a master without a failover."""
 
-    def restart(_resource: RedisCluster, _seen: Observed, goal: str, place: Instance) -> Step:
-        return Step.wait(rolling_update.UPGRADING, goal, rolling_update._restart(place))
+    def restart(_resource: RedisCluster, _seen: Observed, roll: RollingUpdate[Instance], place: Instance) -> Step:
+        return roll.recreate(place)
 
-    patch.setattr(rolling_update, "_after_failover", restart)
+    patch.setattr(rolling_update, "_fail_over", restart)
 
 
 def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
