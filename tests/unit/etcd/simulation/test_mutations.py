@@ -78,7 +78,7 @@ def upgrades_as_told(patch: pytest.MonkeyPatch) -> None:
 
 def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
     """Makes a new cluster as soon as a quorum is lost."""
-    patch.setattr(quorum_recovery, "_confirms", lambda *_: True)
+    patch.setattr(quorum_recovery, "confirms", lambda *_: True)
 
 
 @pytest.mark.parametrize(
