@@ -9,26 +9,17 @@ from functools import partial
 from operators.etcd import status
 from operators.etcd.api.resource import EtcdCluster, validate
 from operators.etcd.backup.pods import recovery_pod
-from operators.etcd.backup.restore import restore_data
-from operators.etcd.backup.schedule import schedule_backups
-from operators.etcd.membership.changes import (
-    admit_clients,
-    close_begun,
-    drop_leavings,
-    grow_by_one,
-    promote_learner,
-    refuse_strangers,
-    replace_lost_member,
-    shrink_by_one,
-)
-from operators.etcd.membership.layout import record_cluster, refuse_foreign_volumes
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
 from operators.etcd.steps import availability
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
+from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import keep_auth, require_entry
+from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_strangers
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
+from operators.etcd.steps.member_pods import admit_clients, close_begun
+from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
     grow_volumes,
     keep_disruption_budget,
@@ -38,12 +29,16 @@ from operators.etcd.steps.provisioning import (
     require_secrets,
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
+from operators.etcd.steps.recording import record_cluster
+from operators.etcd.steps.removal import drop_leavings, replace_lost_member
+from operators.etcd.steps.restore import restore_data
 from operators.etcd.steps.rolling_update import (
     refuse_unsafe_upgrade,
     restart_awaited,
     restart_broken,
     roll_outdated_pods,
 )
+from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.status.verdict import Verdict

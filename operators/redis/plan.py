@@ -7,7 +7,8 @@ from datetime import datetime
 from functools import partial
 
 from operators.redis import status
-from operators.redis.api.resource import RedisCluster, validate
+from operators.redis.api.admission import validate
+from operators.redis.api.resource import RedisCluster
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import availability

@@ -267,7 +267,8 @@ def review(new: Obj, old: Obj | None) -> Review:
         before = None
     if errors := validate(resource, before):
         return Review(errors=tuple(errors))
-    return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
+    data_loss = [] if before is None else data_loss_of(resource.spec, before.spec, before.recorded_version)
+    return Review(warnings=(*warnings_for(resource.spec), *data_loss))
 
 
 def _mismatch(resource: EtcdCluster) -> list[str]:

@@ -43,10 +43,6 @@ class BackupView:
     problem: SecretProblem | None = None
 
 
-def restore_pod_name(resource: EtcdCluster) -> str:
-    return f"{resource.name}-restore"
-
-
 def is_to_be_restored(resource: EtcdCluster) -> bool:
     """Whether the cluster is yet to begin, and with a snapshot's data."""
     return resource.spec.restore is not None and not resource.recorded_cluster_id and not resource.is_restored

@@ -12,7 +12,7 @@ from __future__ import annotations
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import SUPPORTED, Version
 from operators.etcd.objects.command_line import SNAPSHOT_COUNT
-from operators.etcd.objects.resources import CONTAINER
+from operators.etcd.objects.names import CONTAINER
 from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.kinds import Obj
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.backup.schedule import failing
-from operators.etcd.membership.changes import SOON
-from operators.etcd.membership.quorum import names
+from operators.etcd.membership.quorum import member_names
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.steps.backup_schedule import failing
+from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.quorum_recovery import RECOVERING, executing
 from operators.etcd.steps.rolling_update import outdated
 from shared.kubernetes.pods import STUCK
@@ -59,7 +59,9 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
     troubled = bool(failing) or current == DEGRADED
     reason = "MemberFailing" if failing else current
     message = " ".join(part for part in parts if part)
-    return Step.progressing(reason, message, warning=troubled, requeue=BUSY_SECONDS if troubled else SOON)
+    return Step.progressing(
+        reason, message, warning=troubled, requeue=BUSY_SECONDS if troubled else MEMBERSHIP_POLL_SECONDS
+    )
 
 
 def complete(resource: EtcdCluster, seen: Observed) -> bool:
@@ -109,7 +111,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> str:
 def _members_down(seen: Observed) -> str:
     """The members that are down, each with what is known of why."""
     down = ((member, seen.place_of(member)) for member in seen.down)
-    return " ".join(_why_down(place) if place else names(seen, (member,)) for member, place in down)
+    return " ".join(_why_down(place) if place else member_names(seen, (member,)) for member, place in down)
 
 
 def _why_down(place: Instance) -> str:

@@ -28,8 +28,8 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import Disarm, Remove
 from operators.etcd.client.server import CORRUPT, HashKV, Member
 from operators.etcd.membership import quorum
-from operators.etcd.membership.changes import hand_over
 from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.steps.leadership import hand_over
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.verdict import Progress
@@ -70,7 +70,7 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Observed, _now: datetime
         return PASS
     silent = tuple(member for member in seen.voters if member.id not in agreeing)
     if silent:
-        them = quorum.names(seen, silent)
+        them = quorum.member_names(seen, silent)
         message = f"The alarm CORRUPT holds. All members that could be compared agree; {them} could not yet."
         return Step((), Progress.PROGRESSING, UNCLEAR, message, warning=True, requeue=AGAIN)
     calls = [
@@ -84,7 +84,7 @@ def _replace(resource: EtcdCluster, seen: Observed, corrupt: list[Member], agree
     """Remove one of them: one that does not even run first, and a leader only after it handed over."""
     member = min(corrupt, key=lambda member: (member not in seen.down, member.id))
     place = seen.place_of(member)
-    name = quorum.names(seen, (member,))
+    name = quorum.member_names(seen, (member,))
     others = len(seen.voters) - (not member.learner)
     found = f"The data of {name} differs from what {agreeing} of {len(seen.voters)} voters agree on"
     refusal = quorum.removal_refusal(seen, member)
@@ -105,7 +105,7 @@ def _unclear(seen: Observed) -> Step:
 
     If some contradict each other, nothing is touched any more. If some could not be compared yet, others may mend that.
     """
-    said = ", ".join(f"{quorum.names(seen, (member,))}: {_said(seen, member)}" for member in seen.voters)
+    said = ", ".join(f"{quorum.member_names(seen, (member,))}: {_said(seen, member)}" for member in seen.voters)
     found = f"Members may hold different data, and no majority of the {len(seen.voters)} voters agrees on one ({said})."
     if not _contradictory(seen):
         message = f"{found} They are compared once more of them answer."

@@ -18,8 +18,8 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import Compact, Defragment, Disarm
 from operators.etcd.client.server import NOSPACE
 from operators.etcd.membership import quorum
-from operators.etcd.objects.resources import CONTAINER, endpoint
-from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.objects.names import CONTAINER
+from operators.etcd.observe import Instance, Observed, endpoint, endpoints
 from shared.api.schedule import last_due
 from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step, announced
@@ -109,7 +109,7 @@ def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Instance]) -
         place = _next(seen, helped)
         if place.member is None or not seen.others_healthy(place.member):
             message = f"{fullest} Defragmentation, for which a member answers nobody, waits for"
-            return _say(OUT_OF_SPACE, f"{message} {quorum.names(seen, seen.down)}, which is down.")
+            return _say(OUT_OF_SPACE, f"{message} {quorum.member_names(seen, seen.down)}, which is down.")
         message = f"{fullest} {place.name} is being defragmented."
         return Step.wait(OUT_OF_SPACE, message, Defragment((endpoint(resource, place),), seen.secrets.access))
     place = min(voters, key=lambda place: quota(resource, place))

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.layout import layout
-from operators.etcd.objects import pod, resources
+from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
 from operators.etcd.objects.command_line import QUOTA
-from operators.etcd.objects.resources import COMPONENT, SECRETS
+from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.settings import Settings
@@ -28,28 +28,28 @@ REFUSAL = "etcd.ydzs.io/growth-refused"
 
 def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
     """Members find each other by their names before they are ready, and clients those that take them."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     return Step.do(
-        Apply(SERVICE, resources.headless_service(resource, own)),
-        Apply(SERVICE, resources.client_service(resource, own)),
+        Apply(SERVICE, services.headless_service(resource, own)),
+        Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
 def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
-    wanted = resources.disruption_budget(resource, resources.owner(resource, settings.operator))
+    wanted = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
     return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     if resource.spec.tls.mode == "certManager":
         return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
     if resource.spec.tls.mode != "self":
         return PASS
     life = timedelta(seconds=settings.certificate_lifetime)
-    authority, found = resources.authority_secret(resource), seen.secrets.found
+    authority, found = names.authority_secret(resource), seen.secrets.found
     return provisioning.keep_certificates(
         Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life)
     )
@@ -88,13 +88,13 @@ def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed,
 
     While an upgrade is refused the template keeps the image that members have, so that repairs go on.
     """
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
     image = runs.image_reference(settings.image_repository)
     template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
     stopped = replicas(resource, seen)
     count = follows.replicas if stopped is None else stopped
-    made = resources.stateful_set(runs, own, template, count, seen.stateful_set)
+    made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
     # A stale plan could delete members' pods, or let an empty disk bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 

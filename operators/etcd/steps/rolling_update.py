@@ -8,13 +8,14 @@ from functools import partial
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.client.commands import Remove
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.changes import HELD, SOON, hand_over
 from operators.etcd.membership.quorum import removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
+from operators.etcd.objects import bootstrap
+from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
-from operators.etcd.objects.resources import CONTAINER
 from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from operators.etcd.steps.leadership import hand_over
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import UPDATING
@@ -76,7 +77,7 @@ def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime)
     if why := refusal(resource, seen):
         return Step.blocked("UpgradeRefused", f"{why} Nothing was changed.")
     if why := unreadable(resource, seen):  # what else the change is about goes on meanwhile: it may be what mends it
-        return Step.progressing("UpgradeHeld", why, warning=True, requeue=HELD)
+        return Step.progressing("UpgradeHeld", why, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     return PASS
 
 
@@ -98,7 +99,7 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     stale = [place for place in seen.places if place.member and outdated(seen, place)]
     if not stale:
         return PASS
-    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPDATING, "UpgradeHeld", HELD)
+    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPDATING, "UpgradeHeld", HELD_BACK_POLL_SECONDS)
     if leaving := [place for place in seen.places if place.pod and place.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is on the way out. {_stuck(leaving[0])}".strip())
     return roll.next(
@@ -126,7 +127,7 @@ def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, p
     down = [seen.place_of(member) for member in seen.down]
     if down and all(other and not outdated(seen, other) and is_returning(other, now) for other in down):
         names = ", ".join(other.name for other in down if other)
-        return roll.wait(f"{names} is made anew, and comes back.", requeue=SOON)
+        return roll.wait(f"{names} is made anew, and comes back.", requeue=MEMBERSHIP_POLL_SECONDS)
     return roll.hold(place, f"{why}.", with_trouble=True)
 
 

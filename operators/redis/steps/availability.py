@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance
+from operators.redis.observe import Observed
+from operators.redis.slots.placement import violations
 from operators.redis.steps import rebalance
 from operators.redis.steps.bootstrap import why_away
 from operators.redis.steps.rolling_update import outdated
 from operators.redis.steps.scaling import masters, staying
-from operators.redis.topology.placement import violations
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING

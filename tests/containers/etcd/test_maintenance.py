@@ -14,10 +14,12 @@ import pytest
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
+from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import CORRUPT, EndpointStatus, EtcdError, Member, NoSpace, Progress, Unhealthy
+from operators.etcd.client.server import CORRUPT, EndpointStatus, Member, Progress
+from operators.etcd.objects import bootstrap
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.steps import corruption, maintenance, quorum_recovery
+from operators.etcd.steps import corruption, maintenance
 from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.maintenance import relieve_full_disk
@@ -259,7 +261,7 @@ async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_for
         (led.files / "data").rename(led.files / "before")
         (tmp_path / "data").rename(led.files / "data")
         led.start()
-        member_id, cluster_id = quorum_recovery.ids(led.peer_url, token)
+        member_id, cluster_id = bootstrap.ids(led.peer_url, token)
 
         async def leads() -> None:
             said = await led.status()

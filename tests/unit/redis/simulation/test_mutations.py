@@ -14,8 +14,9 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client import commands
 from operators.redis.client.node_inspection import look
 from operators.redis.client.server import Connect
+from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
-from operators.redis.observe import Instance, Observed
+from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update, scaling
 from shared.kubernetes.kinds import POD
