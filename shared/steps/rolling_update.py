@@ -10,30 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from shared.kubernetes.kinds import POD, Obj
-from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Delete, Step
+from shared.steps.instance import Instance
 
 RETURN_TIMEOUT = timedelta(minutes=2)
 """Time a recreated pod may take to serve again before the update is reported as held by it."""
-
-
-class Instance(Protocol):
-    """What the policy reads of one place of a database."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def pod(self) -> Pod | None: ...
-
-    @property
-    def pod_obj(self) -> Obj | None: ...
-
-    @property
-    def runs(self) -> bool: ...
 
 
 Place = TypeVar("Place", bound=Instance)

@@ -21,6 +21,7 @@ from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
+from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -105,8 +106,8 @@ def quota(resource: EtcdCluster, seen: Observed) -> int:
     A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
     """
     wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
-    volumes = [place.volume for place in seen.places if place.volume and provisioning.is_bound(place.volume)]
-    if template is None or not any(smaller(provisioning.capacity(volume), storage.size) for volume in volumes):
+    volumes = [place.volume for place in seen.places if place.volume and is_bound(place.volume)]
+    if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
         return wanted
     (container,) = template["spec"]["template"]["spec"]["containers"]
     before = [argument for argument in container["args"] if argument.startswith(QUOTA)]

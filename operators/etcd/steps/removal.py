@@ -8,11 +8,11 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import Remove
 from operators.etcd.membership.layout import layout
 from operators.etcd.membership.quorum import removal_refusal
-from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.observe import Observed, endpoints
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
-from shared.runtime.plan import PASS, Action, Delete, Step
+from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
+from shared.steps import volumes
 
 
 def replace_lost_member(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -50,35 +50,16 @@ def drop_leavings(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
             continue
         if place.number < replicas:
             if place.vacated or place.volume_leaving:
-                actions = _vacate(place)
+                actions = volumes.replace_disk(place, in_use=place.member is not None)
                 message = f"{place.name} is no member any more: its volume goes, and a new one takes its place."
-                return Step(
-                    (*actions,),
-                    Progress.WAITING,
-                    "Removing",
-                    message,
-                    requeue=None if actions else MEMBERSHIP_POLL_SECONDS,
-                )
+                return Step.wait("Removing", message, *actions, requeue=None if actions else MEMBERSHIP_POLL_SECONDS)
         elif place.pod_obj is not None:
             waiting.append(place.name)
         elif place.volume and not place.volume_leaving:
             message = f"{place.name} is no member any more: its volume goes."
-            return Step.wait("Removing", message, Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
+            return Step.wait("Removing", message, volumes.delete(place.volume, in_use=place.member is not None))
         elif place.volume:
             waiting.append(place.name)
     if waiting:
         return Step.progressing("Removing", f"{', '.join(waiting)}: no member any more, on the way out.")
     return PASS
-
-
-def _vacate(place: Instance) -> list[Action]:
-    """Takes the disk away from a place that stays.
-
-    First the volume, which then waits for the pod: the next pod cannot have it.
-    """
-    actions: list[Action] = []
-    if place.volume and not place.volume_leaving:
-        actions.append(Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
-    if place.pod_obj and "deletionTimestamp" not in place.pod_obj["metadata"]:
-        actions.append(Delete(POD, place.pod_obj))
-    return actions

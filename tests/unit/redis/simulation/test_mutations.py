@@ -18,9 +18,10 @@ from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
-from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update, scaling
+from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
+from shared.steps import volumes
 from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
@@ -114,7 +115,7 @@ def empties_disks(patch: pytest.MonkeyPatch) -> None:
     def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         if resource.spec.replicas == len(seen.view.members):
             return PASS
-        return Step.wait("Emptying", "A disk is emptied.", *scaling._vacate(seen.places[0]))
+        return Step.wait("Emptying", "A disk is emptied.", *volumes.replace_disk(seen.places[0], in_use=False))
 
     patch.setattr(plan, "join_nodes", vacate)
 
