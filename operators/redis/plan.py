@@ -14,6 +14,7 @@ from operators.redis.settings import Settings
 from operators.redis.steps import availability
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
 from operators.redis.steps.bootstrap import form
+from operators.redis.steps.configuration import keep_config, require_config
 from operators.redis.steps.credentials import keep_users, renew_certificates, require_entry
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.live_config import admit_clients, apply_config
@@ -28,13 +29,11 @@ from operators.redis.steps.membership_repair import (
 )
 from operators.redis.steps.provisioning import (
     grow_volumes,
-    keep_config,
     keep_disruption_budget,
     keep_secrets,
     keep_services,
     keep_stateful_set,
     refuse_foreign_data,
-    require_config,
     require_secrets,
 )
 from operators.redis.steps.rebalance import mend_open_slots, move_slots

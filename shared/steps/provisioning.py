@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shared.api.podspec import smaller
@@ -10,6 +10,7 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import AGAIN
+from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.pki.secret_checks import INVALID, SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
@@ -44,8 +45,20 @@ def keep(kind: Kind, wanted: Obj | None, found: Obj | None) -> Step:
     return Step.do(Delete(kind, found)) if found is not None else PASS
 
 
-def keep_certificates(issuing: Issuing) -> Step:
-    """Certificates that the operator makes are there before servers need them, and new before the old ones end."""
+def keep_certificates(mode: str, ordered: Callable[[], Iterable[Obj]], issuing: Callable[[], Issuing]) -> Step:
+    """Keep certificates: created before servers need them, and renewed before they expire.
+
+    Args:
+        mode: spec.tls.mode.
+        ordered: cert-manager's Certificates, where that makes them.
+        issuing: what the operator makes itself.
+    """
+    if mode == "certManager":
+        return Step.do(*(Apply(keyring.CERTIFICATE, certificate) for certificate in ordered()))
+    return _issue(issuing()) if mode == "self" else PASS
+
+
+def _issue(issuing: Issuing) -> Step:
     try:
         why, writes = issuing.next()
     except NotOurs as error:

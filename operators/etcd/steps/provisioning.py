@@ -17,7 +17,6 @@ from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
-from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
@@ -43,16 +42,15 @@ def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Obse
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
-    own = names.owner(resource, settings.operator)
-    if resource.spec.tls.mode == "certManager":
-        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
-    if resource.spec.tls.mode != "self":
-        return PASS
-    life = timedelta(seconds=settings.certificate_lifetime)
+    """Keep certificates: created before members need them, and renewed before they expire."""
+    own, life = names.owner(resource, settings.operator), timedelta(seconds=settings.certificate_lifetime)
     authority, found = names.authority_secret(resource), seen.secrets.found
     return provisioning.keep_certificates(
-        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life)
+        resource.spec.tls.mode,
+        lambda: certificates.ordered(resource, own),
+        lambda: Issuing(
+            own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life
+        ),
     )
 
 
