@@ -25,7 +25,7 @@ from e2e.cluster.machine.network import free_ports
 from e2e.cluster.pki import Authority
 from e2e.databases.redis_programs import EXPORTER
 from e2e.databases.redis_servers import Redis
-from operators.redis.security.users import EXPORTER as EXPORTERS_USER
+from operators.redis.objects.names import EXPORTER_USER as EXPORTERS_USER
 from operators.redis.security.users import Passwords
 
 SCRAPES = Path(__file__).parent / "scrapes"

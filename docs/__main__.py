@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from shared.runtime.lifecycle import Lifecycle
+from shared.status.lifecycle import Lifecycle
 
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("shared", "operators")

@@ -15,7 +15,7 @@ from e2e.scenarios.redis.session import FAILURES, PORT, Access, Address, Client
 from e2e.scenarios.redis.versions import REDIS_8
 from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import until
-from operators.redis.topology.slots import key_slot
+from operators.redis.slots.hash_slots import key_slot
 
 NODES, MASTERS = 6, 3
 

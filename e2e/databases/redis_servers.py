@@ -21,10 +21,11 @@ from e2e.cluster.machine import processes
 from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import RedisError, Refused
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Access, Command, Endpoint, RedisError, Refused, Server
-from operators.redis.topology.slots import SLOTS, Slots, key_slot
+from operators.redis.client.server import Access, Command, Endpoint, Server
+from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 NEWEST = ("valkey", "9.1")
 OLDEST = ("redis", "7.0.15")

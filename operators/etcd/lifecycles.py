@@ -30,7 +30,7 @@ from operators.etcd.backup.outcome import outcome
 from operators.etcd.membership.layout import layout
 from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.accessors import annotation
-from shared.runtime.lifecycle import Lifecycle
+from shared.status.lifecycle import Lifecycle
 
 CAUGHT_UP_SHARE = 0.9
 """Part of the leader's log that a learner must have for etcd to promote it (readyPercentThreshold in server.go)."""

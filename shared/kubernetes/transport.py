@@ -6,9 +6,6 @@ are not used, and its `ApiClient` is passed by: at each request it looks for pro
 
 from __future__ import annotations
 
-import shared.kubernetes.lean  # noqa: F401
-
-# isort: split
 import asyncio
 import json
 import time

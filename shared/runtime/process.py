@@ -9,16 +9,14 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from shared.api import admission, crd
-from shared.api.spec import Admission
+from shared.api import admission
 from shared.kubernetes import access_review
 from shared.kubernetes.client import Kube, Transport
 from shared.kubernetes.kinds import Key
@@ -31,6 +29,7 @@ from shared.runtime import install
 from shared.runtime.controller import Controller
 from shared.runtime.executor import Permit, always
 from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
+from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
@@ -48,25 +47,6 @@ SHUTDOWN_GRACE_SECONDS = 5.0
 
 WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds that webhooks go on answering at exit, when we lead no more: a Service still brings requests for a moment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator as its `__main__` describes it.
-
-    Attributes:
-        name: its default name, such as `memcached-operator`.
-        image_repository: its operand's default image repository.
-        crds: the resources it serves.
-        controllers: makes its controllers from the options, one for each kind that it serves.
-        admissions: what it says of its resources at the door.
-    """
-
-    name: str
-    image_repository: str
-    crds: tuple[crd.Resource, ...]
-    controllers: Callable[[Options], tuple[Controller[Any, Any], ...]]
-    admissions: tuple[Admission, ...] = ()
 
 
 class RunningController:
@@ -146,7 +126,7 @@ class Process:
         options = self._options
         kinds = [lane.controller.kind for lane in self._lanes]
         if options.install_crds:
-            await install.install_crds(self._kube, self._operator.crds)
+            await install.install_crds(self._kube, self._operator.resources)
         for kind in kinds:
             await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
         async with contextlib.AsyncExitStack() as stack:

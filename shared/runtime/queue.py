@@ -87,7 +87,7 @@ class Queue:
             at_least: seconds the server asked to wait (Retry-After).
 
         Returns:
-            Seconds until the retry: doubled from `FIRST_RETRY_SECONDS` up to `MAX_RETRY_SECONDS`, with up to 50% jitter.
+            Seconds until the retry: doubling up to `MAX_RETRY_SECONDS`, plus up to half as jitter.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.__main__ import clusters
 from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.client.errors import Denied, EtcdError, NoLeader, Unreachable
 from operators.etcd.client.server import (
@@ -26,6 +25,7 @@ from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import REFUSED
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
+from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj

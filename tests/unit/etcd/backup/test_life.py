@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.__main__ import backups
 from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.backup.plan import ATTEMPTS, BACKOFF
 from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import New
+from operators.etcd.operator import backups
 from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
