@@ -161,7 +161,7 @@ class Bucket:
 
     def _error(self, error: Exception) -> StoreError:
         """What the store says, in the words of StoreError."""
-        place, where = self._place, self._place.endpoint or f"Amazon's S3 in {self._place.region}"
+        where = self._place.endpoint or f"Amazon's S3 in {self._place.region}"
         if isinstance(error, SSLError):
             return StoreUnreachable(
                 f"{where}: TLS failed: {error}. Give the certificates that vouch for it as ca.crt in the credentials' "
@@ -171,7 +171,11 @@ class Bucket:
             return StoreUnreachable(f"{where} gives no answer: {error}. Is the endpoint right, and open to this pod?")
         if not isinstance(error, ClientError):
             return StoreRefused(f"{where}: {error}.")
-        code, said = _code(error), error.response.get("Error", {}).get("Message") or ""
+        return self._refusal(error, where)
+
+    def _refusal(self, error: ClientError, where: str) -> StoreError:
+        """Return what an error code of the store means."""
+        place, code, said = self._place, _code(error), error.response.get("Error", {}).get("Message") or ""
         told = f"{where} says {code}: {said.rstrip('.')}." if said else f"{where} says {code}."
         if code == "NoSuchBucket":
             return BucketMissing(f"There is no bucket {place.bucket} at {where}. Make it, or name another.")
