@@ -19,7 +19,7 @@ from operators.etcd.backup.snapshot import file_name
 from operators.etcd.client.server import EndpointStatus
 from operators.etcd.objects import bootstrap, names, stateful_set
 from operators.etcd.objects.command_line import HOME
-from operators.etcd.objects.pod import USER as UID
+from operators.etcd.objects.pod import RUN_AS_USER as UID
 from operators.etcd.security.secrets import USER
 from operators.etcd.settings import Settings
 from shared.api.podspec import SAFE, restricted
@@ -43,10 +43,10 @@ TOLD = "etcd.ydzs.io/told"
 TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
 """Annotation of a pod that makes data: which recovery or restore it is for."""
 
-SLOWEST = 1 << 20
+MIN_BYTES_PER_SECOND = 1 << 20
 """Bytes a second: a snapshot that takes longer than this allows, and ten minutes, hangs."""
 
-BUMP = 1_000_000_000
+REVISION_BUMP = 1_000_000_000
 """Revisions by which restored data is ahead of the snapshot: more than anybody who watched the former cluster saw, so
 that all of them notice. Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump"""
 
@@ -119,7 +119,7 @@ def snapshot_pod(
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
         {ATTEMPT: str(attempt), TOLD: told},
-        seconds=600 + said.db_size // SLOWEST,
+        seconds=600 + said.db_size // MIN_BYTES_PER_SECOND,
         more=_nodes(cluster),
         containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
         volumes=volumes,
@@ -227,7 +227,7 @@ def _restoring(
         f"--initial-advertise-peer-urls={url}",
         f"--initial-cluster-token={cluster_token}",
         f"--data-dir={HOME}/scratch/data",
-        *([f"--bump-revision={BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
+        *([f"--bump-revision={REVISION_BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
         *([] if has_checksum else ["--skip-hash-check=true"]),
     ]
     return {

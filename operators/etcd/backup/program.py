@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 COMMANDS = ("snapshot", "fetch", "seal")
 
-LONGEST_MESSAGE = 4096
+MAX_MESSAGE_BYTES = 4096
 """Bytes that the kubelet reads of a termination message."""
 
 Outcome = dict[str, Any]
@@ -169,8 +169,8 @@ def _text(path: Path) -> str:
 def _short(outcome: Outcome) -> bytes:
     """As JSON that the kubelet takes whole."""
     text = json.dumps(outcome).encode()
-    if len(text) > LONGEST_MESSAGE:  # a character takes 12 bytes at most
-        cut = {key: outcome[key][: LONGEST_MESSAGE // 24] for key in ("message", "warning") if key in outcome}
+    if len(text) > MAX_MESSAGE_BYTES:  # a character takes 12 bytes at most
+        cut = {key: outcome[key][: MAX_MESSAGE_BYTES // 24] for key in ("message", "warning") if key in outcome}
         text = json.dumps(outcome | cut).encode()
     return text
 

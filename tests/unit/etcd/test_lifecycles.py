@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from shared.runtime.lifecycle import IllegalTransition
 
 from operators.etcd.assessment import Assessment
-from operators.etcd.lifecycles import LIFECYCLES, MEMBER, RESTORE, MemberEvent, MemberState, RestoreState
+from operators.etcd.lifecycles import LIFECYCLES, MEMBER, RESTORE, MemberEvent, MemberState, RestoreEvent, RestoreState
 from operators.etcd.steps import member_changes
 from shared.kubernetes.kinds import Obj
-from shared.runtime.lifecycle import IllegalTransition, Lifecycle
 from tests.unit.etcd.backup.states import ended, failed, leaving
 from tests.unit.etcd.steps.test_restore import OTHER, RESTORED, SEALED, new, restore_pod, world
 from tests.unit.etcd.world import ABSENT, AWAITED, DOWN, LEARNER, VOTER, At, cluster, seen
@@ -113,17 +112,18 @@ def test_the_state_of_a_restore_is_taken_from_what_is_observed(
     assert Assessment.of(resource, world(pod, **more)).restore_state is state
 
 
-@pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)
-def test_every_state_can_be_reached_and_every_event_happens(lifecycle: Lifecycle[enum.Enum, enum.Enum]) -> None:
-    reached, events = {lifecycle.initial}, set()
+@pytest.mark.parametrize(
+    ("lifecycle", "states", "events"), [(MEMBER, MemberState, MemberEvent), (RESTORE, RestoreState, RestoreEvent)]
+)
+def test_every_state_can_be_reached_and_every_event_happens(lifecycle: Any, states: Any, events: Any) -> None:
+    reached, happening = {lifecycle.initial}, set()
     for _ in lifecycle.transitions:
         for state in list(reached):
             reached |= set(lifecycle.transitions[state].values())
-            events |= set(lifecycle.transitions[state])
-    assert reached == set(lifecycle.transitions) == set(type(lifecycle.initial))
-    assert (
-        events == {event for each in lifecycle.transitions.values() for event in each} == set(type(next(iter(events))))
-    )
+            happening |= set(lifecycle.transitions[state])
+    assert reached == set(lifecycle.transitions) == set(states)
+    assert happening == set(events)
+    assert lifecycle in LIFECYCLES
 
 
 def test_nothing_follows_a_cluster_that_has_begun() -> None:
