@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shared.runtime.lifecycle import IllegalTransition
 
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import LIFECYCLES, MEMBER, RESTORE, MemberEvent, MemberState, RestoreEvent, RestoreState
 from operators.etcd.steps import member_changes
 from shared.kubernetes.kinds import Obj
+from shared.status.lifecycle import IllegalTransition
 from tests.unit.etcd.backup.states import ended, failed, leaving
 from tests.unit.etcd.steps.test_restore import OTHER, RESTORED, SEALED, new, restore_pod, world
 from tests.unit.etcd.world import ABSENT, AWAITED, DOWN, LEARNER, VOTER, At, cluster, seen
