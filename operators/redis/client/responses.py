@@ -100,7 +100,7 @@ class Follower:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What INFO tells.
 
@@ -119,23 +119,23 @@ class Facts:
         evicts: whether it makes room by itself where its memory is full (maxmemory-policy).
     """
 
-    engine: str
-    version: str
-    run_id: str
-    keys: int
-    memory: int
-    max_memory: int
-    loading: bool
-    link_up: bool
-    syncing: bool
-    offset: int
-    replicas: tuple[Follower, ...]
-    evicts: bool
+    engine: str = "redis"
+    version: str = ""
+    run_id: str = ""
+    keys: int = 0
+    memory: int = 0
+    max_memory: int = 0
+    loading: bool = False
+    link_up: bool = True
+    syncing: bool = False
+    offset: int = 0
+    replicas: tuple[Follower, ...] = ()
+    evicts: bool = False
 
 
 @dataclass(frozen=True)
-class NodeReport:
-    """What one node says at one moment; see `Node` and `Facts`.
+class NodeReport(Facts):
+    """What one node reports at one moment.
 
     Attributes:
         nodes: all that it knows, itself included.
@@ -146,21 +146,9 @@ class NodeReport:
     """
 
     id: str
-    engine: str = "redis"
-    version: str = ""
     nodes: tuple[Node, ...] = ()
     state_ok: bool = True
     epoch: int = 0
-    keys: int = 0
-    memory: int = 0
-    max_memory: int = 0
-    loading: bool = False
-    link_up: bool = True
-    syncing: bool = False
-    offset: int = 0
-    replicas: tuple[Follower, ...] = ()
-    run_id: str = ""
-    evicts: bool = False
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
 

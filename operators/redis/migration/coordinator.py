@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from operators.redis.client.errors import RedisError, Refused, SlotStuck
@@ -15,7 +15,7 @@ from operators.redis.migration.redis import RedisImport
 from operators.redis.migration.server_side import MigrationPath
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND, Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.slot_planner import Move, rounds
 
 BUDGET_SECONDS = 5.0
 """Seconds until nothing more is begun, so that the operator looks again."""
@@ -96,7 +96,7 @@ async def _by_jobs(ways: Sequence[MigrationPath], until: float) -> None:
     A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
     clients the later for it.
     """
-    for pairs in _rounds(ways):
+    for pairs in rounds(ways, lambda way: {way.source.id, way.target.id}):
         found = await asyncio.gather(*(_by_job(way, ways, until) for way in pairs), return_exceptions=True)
         if failures := [*filter(None, found)]:
             raise min(failures, key=_weight)
@@ -108,23 +108,6 @@ async def _by_job(way: MigrationPath, ways: Sequence[MigrationPath], until: floa
     await functions.give(way.source, way.target)
     mover = ValkeyMigrateSlots(way.source) if _kind(way) == "export" else RedisImport(way.target)
     await server_side.move(mover, way, ways, until)
-
-
-def _rounds(ways: Sequence[MigrationPath]) -> Iterator[list[MigrationPath]]:
-    """The ways in as many turns as it takes, in each of which no end has two."""
-    while ways:
-        busy: set[str] = set()
-        now: list[MigrationPath] = []
-        later: list[MigrationPath] = []
-        for way in ways:
-            ends = {way.source.id, way.target.id}
-            if busy & ends:
-                later.append(way)
-            else:
-                now.append(way)
-                busy |= ends
-        yield now
-        ways = later
 
 
 async def _node_timeout(end: End) -> float:

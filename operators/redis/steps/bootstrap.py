@@ -23,9 +23,9 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.instance import endpoint
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.bootstrap_plan import planned, replaced_node, why_incomplete, why_occupied
-from operators.redis.steps.waiting import CREATING, GOSSIP_SECONDS
+from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.runtime.plan import PASS, Action, Step
-from shared.status.verdict import Progress
+from shared.status.phases import CREATING
 
 
 def form(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -36,7 +36,7 @@ def form(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
         return Step.wait(CREATING, "Every slot has its owner: that the cluster has begun is written down.", requeue=0)
     if missing := why_incomplete(seen):
         troubled = any(place.pod and place.pod.trouble for place in seen.staying)
-        return Step((), Progress.WAITING, CREATING, missing, warning=troubled, requeue=GOSSIP_SECONDS)
+        return Step.wait(CREATING, missing, warning=troubled, requeue=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(
             "NotEmpty",

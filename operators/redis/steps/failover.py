@@ -16,7 +16,6 @@ from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.steps.waiting import FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 
 TAKING_OVER = "TakingOver"
 
@@ -48,14 +47,14 @@ def _replace(seen: Assessment, master: Seen, heir: Seen, lost: int) -> Step:
     if awaited := [copy for copy in view.replicas_of(master.id) if not copy.answers and _may_answer(seen, copy)]:
         names = ", ".join(copy.name for copy in awaited)
         message = f"{told}. Before a replica takes its place, {names} may tell how much it has."
-        return Step((), Progress.WAITING, TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
+        return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.
     mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.masters) - lost >= view.majority else "TAKEOVER"
     NODE.after(seen.node_state(heir.id), NodeEvent.FAIL_OVER)
     call = FailOver(seen.secrets.access, seen.at(heir.id), heir.id, mode)
     message = f"{told}: {heir.name} takes its place."
-    return Step((call,), Progress.WAITING, TAKING_OVER, message, warning=True, requeue=FAILOVER_SECONDS)
+    return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
 
 
 def _may_answer(seen: Assessment, copy: Seen) -> bool:

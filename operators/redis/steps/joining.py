@@ -11,7 +11,6 @@ from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 
 
 def join_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -35,7 +34,7 @@ def _refuse(place: Instance) -> Step:
         f"{place.name} is no member of the cluster, and holds {place.said.keys} keys: it is neither joined nor "
         "emptied. If nobody needs them, delete its volume claim and its pod: an empty one takes its place."
     )
-    return Step((), Progress.WAITING, "NodeNotEmpty", message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait("NodeNotEmpty", message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step:

@@ -10,7 +10,7 @@ from operators.redis.client.commands import Configure
 from operators.redis.instance import endpoint
 from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
-from operators.redis.steps.provisioning import configured, template_text, understands
+from operators.redis.steps.configuration import configured, template_text, understands
 from operators.redis.steps.rollout_markers import has_heard, noted, told
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.kubernetes.kinds import POD, Obj

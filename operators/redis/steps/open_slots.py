@@ -13,7 +13,6 @@ from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 
 MAX_LISTED_ITEMS = 3
 
@@ -51,7 +50,7 @@ def mend_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) ->
         message = f"{told}, and have arrived: they are closed."
         return Step.wait("MendingSlots", message, *calls, requeue=GOSSIP_SECONDS)
     message = f"{told}; an end of them does not answer: {', '.join(found.waiting[:MAX_LISTED_ITEMS])}."
-    return Step((), Progress.WAITING, "SlotsOpen", message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait("SlotsOpen", message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _sort(seen: Assessment) -> _Sorted:

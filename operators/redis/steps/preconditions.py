@@ -8,7 +8,6 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 
 
 def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -22,7 +21,7 @@ def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
         f"{error.rstrip('.')}. Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods "
         "reach port 6379 of theirs."
     )
-    return Step((), Progress.WAITING, "RedisUnreachable", message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait("RedisUnreachable", message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def refuse_strangers(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:

@@ -10,7 +10,6 @@ from operators.redis.client.commands import Replicate
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 
 
 def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -41,13 +40,13 @@ def _change_primary(seen: Assessment, node_id: str, master: str) -> Step:
             f"{told}, and holds {keys} keys of slots that it does not own. It is left as it is. If nobody needs "
             "them, delete its volume claim and its pod: an empty one takes its place."
         )
-        return Step((), Progress.PROGRESSING, "NodeNotEmpty", message, warning=True, requeue=BLOCKED_SECONDS)
+        return Step.progressing("NodeNotEmpty", message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.unsynced:
         message = f"{told}, once all others are in step: {', '.join(seen.unsynced)} not yet."
         return Step.progressing("Pairing", message, requeue=SYNC_SECONDS)
     if seen.is_needed(node_id):
         message = f"{told}, and nobody else surely has what it has: {seen.name_of(node.master)} does not answer."
-        return Step((), Progress.PROGRESSING, "PairingHeld", message, warning=True, requeue=BLOCKED_SECONDS)
+        return Step.progressing("PairingHeld", message, warning=True, requeue=BLOCKED_SECONDS)
     return Step.wait("Pairing", f"{told}.", _replicate(seen, node_id, master), requeue=GOSSIP_SECONDS)
 
 

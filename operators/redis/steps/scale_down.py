@@ -13,10 +13,11 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
-from operators.redis.steps.waiting import SCALING, SYNC_SECONDS
+from operators.redis.steps.waiting import SYNC_SECONDS
 from operators.redis.topology.cluster_view import Seen
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
-from shared.runtime.plan import PASS, Delete, Step
+from shared.runtime.plan import PASS, Step
+from shared.status.phases import SCALING
+from shared.steps import volumes
 
 
 def replicas(resource: RedisCluster, seen: Assessment, now: datetime) -> int:
@@ -86,8 +87,9 @@ def drop_volumes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
         if place.volume is None or place.pod_obj is not None or place.volume["metadata"].get("deletionTimestamp"):
             continue
         if place.recorded is None or seen.is_forgotten(place.recorded.node_id):
+            owns = bool(place.recorded and seen.view.slots_of(place.recorded.node_id))
             message = f"{place.name} was let go, and held nothing that counts: its volume goes."
-            return Step.wait(SCALING, message, Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
+            return Step.wait(SCALING, message, volumes.delete(place.volume, in_use=owns))
     if not removed:
         return PASS
     names = ", ".join(place.name for place in removed)

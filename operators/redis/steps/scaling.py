@@ -9,10 +9,10 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
-from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, SCALING, SYNC_SECONDS
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
-from shared.runtime.plan import PASS, Action, Delete, Step
-from shared.status.verdict import Progress
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, SYNC_SECONDS
+from shared.runtime.plan import PASS, Step
+from shared.status.phases import SCALING
+from shared.steps import volumes
 
 
 def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -45,7 +45,7 @@ def make_room_for_masters(resource: RedisCluster, seen: Assessment, _now: dateti
     told = f"{len(seen.primaries)} of {resource.masters} masters are there"
     if resource.spec.template.volumes is not None:
         message = f"{told}, and no node holds nothing: raise spec.replicas by {missing}; new nodes become masters."
-        return Step((), Progress.WAITING, SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
+        return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.awaited:
         away = " ".join(place.why_away for place in seen.awaited)
         return Step.wait(SCALING, f"{told}. {away}", requeue=SYNC_SECONDS)
@@ -55,10 +55,10 @@ def make_room_for_masters(resource: RedisCluster, seen: Assessment, _now: dateti
     place = _spare_replica(seen)
     if place is None:
         message = f"{told}, and no replica can be spared."
-        return Step((), Progress.WAITING, SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
+        return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     NODE.after(seen.node_state(place.id), NodeEvent.RECREATE)
     message = f"{told}: {place.name} begins anew with an empty disk, for it is to be one; its master has what it has."
-    return Step.wait(SCALING, message, *_vacate(place))
+    return Step.wait(SCALING, message, *volumes.replace_disk(place, in_use=bool(seen.view.slots_of(place.id))))
 
 
 def _spare_replica(seen: Assessment) -> Instance | None:
@@ -70,13 +70,3 @@ def _spare_replica(seen: Assessment) -> Instance | None:
         key=lambda place: (len(view.replicas_of(view.nodes[place.id].master)), place.number),
         default=None,
     )
-
-
-def _vacate(place: Instance) -> list[Action]:
-    """Delete the volume, which then waits for the pod, and the pod: so the next pod cannot have this volume."""
-    actions: list[Action] = []
-    if place.volume and not place.volume["metadata"].get("deletionTimestamp"):
-        actions.append(Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
-    if place.pod_obj and not place.leaving:
-        actions.append(Delete(POD, place.pod_obj))
-    return actions

@@ -1,11 +1,9 @@
-"""How long steps wait before the cluster is observed again, and what a wait is called."""
+"""How long steps wait before the cluster is observed again, and the reason that they report meanwhile."""
 
 from __future__ import annotations
 
 from operators.redis.api.resource import RedisCluster
-
-CREATING, SCALING, UPGRADING = "Creating", "Scaling", "Upgrading"
-"""Phases that last over several rounds, and the reasons of their steps."""
+from shared.status.phases import CREATING, SCALING, UPGRADING
 
 GOSSIP_SECONDS = 0.5
 """Until a change among the nodes is expected to show: no watch reports it."""

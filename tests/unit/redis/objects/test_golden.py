@@ -20,7 +20,7 @@ from operators.redis.objects.names import USERS_MARK
 from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.settings import Settings
-from operators.redis.steps import provisioning
+from operators.redis.steps import configuration, provisioning
 from shared.runtime.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,12 +51,12 @@ def test_the_objects_are_as_written(case: str) -> None:
     own = names.owner(resource, SETTINGS.operator)
     steps = [
         provisioning.keep_services(SETTINGS, resource, seen, NOW),
-        provisioning.keep_config(SETTINGS, resource, seen, NOW),
+        configuration.keep_config(SETTINGS, resource, seen, NOW),
         provisioning.keep_disruption_budget(SETTINGS, resource, seen, NOW),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     made += certificates.ordered(resource, own) if resource.spec.tls.mode == "certManager" else ()
-    image, digest = resource.image_reference(SETTINGS.image_repository), provisioning.config_digest(resource, seen)
+    image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, seen)
     pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
     made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
     file = GOLDEN / case / "objects.yaml"
