@@ -14,10 +14,10 @@ from shared.status.lifecycle import Lifecycle
 class NodeState(Enum):
     """What a node is to the cluster."""
 
-    NEW = "new: not a member, and holds nothing"
-    EMPTY = "empty member: no slot, no key, no primary"
+    NEW = "new, not a member, holds nothing"
+    EMPTY = "empty member, without slot, key or primary"
     REPLICA = "replica"
-    PRIMARY = "primary: owns slots"
+    PRIMARY = "primary, owns slots"
     STRANDED = "holds keys, and owns no slot"
     LOST_PRIMARY = "primary whose data is lost by evidence"
     GONE = "gone for good, and holds nothing that counts"
