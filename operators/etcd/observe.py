@@ -67,6 +67,16 @@ class Instance:
         return self.ready or "running" in (container.get("state") or {})
 
     @property
+    def db_size(self) -> int:
+        """Bytes of its database; 0 if it did not answer."""
+        return self.status.db_size if self.status else 0
+
+    @property
+    def db_free(self) -> int:
+        """Bytes of its database that are not in use."""
+        return self.status.db_size - self.status.db_in_use if self.status else 0
+
+    @property
     def volume_leaving(self) -> bool:
         """Whether its volume is being deleted, and waits for the pod."""
         return self.volume is not None and "deletionTimestamp" in self.volume["metadata"]

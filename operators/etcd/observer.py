@@ -18,13 +18,13 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError
 from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Member, Members, Server
+from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import SEED, successor
 from operators.etcd.objects.names import COMPONENT, DATA
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.security.secrets import read
-from operators.etcd.steps.corruption import suspected
 from operators.etcd.steps.credentials import former
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube

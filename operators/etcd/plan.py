@@ -8,6 +8,7 @@ from functools import partial
 
 from operators.etcd import status
 from operators.etcd.api.resource import EtcdCluster, validate
+from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import recovery_pod
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
@@ -43,14 +44,14 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import as_observed, pause, reject_invalid_spec
+from shared.steps.planner import pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planner(planner.Planner[EtcdCluster, Observed, Observed, Settings]):
+class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     """Plans with what the operator's options give."""
 
-    def _steps(self) -> tuple[StepOf[EtcdCluster, Observed], ...]:
+    def _steps(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         settings = self.settings
         return (
             partial(pause, "paused"),  # maintenance: report only
@@ -89,10 +90,10 @@ class Planner(planner.Planner[EtcdCluster, Observed, Observed, Settings]):
 
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
-    _assess = staticmethod(as_observed)
+    _assess = staticmethod(Assessment.of)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
 
-    def _status(self, resource: EtcdCluster, seen: Observed, now: datetime, phase: str, _verdict: Verdict) -> Obj:
-        return status.report(self.settings, resource, seen, now, phase)
+    def _status(self, resource: EtcdCluster, facts: Assessment, now: datetime, phase: str, _verdict: Verdict) -> Obj:
+        return status.report(self.settings, resource, facts, now, phase)

@@ -12,6 +12,7 @@ from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
+from operators.etcd.assessment import Assessment
 from operators.etcd.membership import raft_log
 from operators.etcd.membership.layout import recorded_disk
 from operators.etcd.objects import bootstrap, names
@@ -28,7 +29,7 @@ NOISE = 0.1
 """Part of a size by which it must differ from what was told before it is told anew."""
 
 
-def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime, phase: str) -> Obj:
+def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
     """The whole status, but its conditions."""
     members = _members(resource, seen)
     cluster_id = _cluster_id(resource, seen)

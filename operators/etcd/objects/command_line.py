@@ -13,7 +13,7 @@ import math
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, features
 from operators.etcd.objects import bootstrap, names
-from operators.etcd.objects.names import CLIENT_PORT, DATA, METRICS_PORT, PEER_PORT
+from operators.etcd.objects.names import CLIENT_PORT, CONTAINER, DATA, METRICS_PORT, PEER_PORT
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
@@ -96,6 +96,14 @@ def _encryption(resource: EtcdCluster) -> list[str]:
         f"--peer-cert-allowed-hostname={names.host(resource, names.member_name(resource, bootstrap.SEED))}",
         f"--{skip}-skip-client-san-verification=true",
     ]
+
+
+def number_given(pod: Obj | None, flag: str) -> int | None:
+    """Return the number that a pod gives etcd with a flag; None if it gives none."""
+    containers = ((pod or {}).get("spec") or {}).get("containers") or ()
+    arguments = next((each.get("args") or () for each in containers if each["name"] == CONTAINER), ())
+    given = [argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)]
+    return int(given[-1]) if given else None
 
 
 def environment(resource: EtcdCluster) -> list[Obj]:

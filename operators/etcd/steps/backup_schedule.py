@@ -9,13 +9,14 @@ the next one removes (work.prune).
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from operators.etcd.api.backup import API, COMPLETE, FAILED, PENDING, SCHEDULED
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.objects import names
+from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object
@@ -24,10 +25,7 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.status import conditions
 
-if TYPE_CHECKING:
-    from operators.etcd.observe import Observed
-
-FAILED_KEPT = 3
+MAX_FAILED_KEPT = 3
 """EtcdBackups of the schedule that failed, and are kept for somebody to look at."""
 
 _COMPONENT = "backup"
@@ -107,7 +105,7 @@ def _is_made(resource: EtcdCluster, seen: Observed, due: datetime) -> bool:
 
 def _surplus(scheduled: tuple[Obj, ...], retention: int) -> list[Obj]:
     complete, failed = _by_name(scheduled, COMPLETE), _by_name(scheduled, FAILED)
-    return [*complete[: max(0, len(complete) - retention)], *failed[: max(0, len(failed) - FAILED_KEPT)]]
+    return [*complete[: max(0, len(complete) - retention)], *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
 
 
 def _by_name(scheduled: tuple[Obj, ...], phase: str) -> list[Obj]:

@@ -5,88 +5,80 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.client.commands import AddLearner, Remove
-from operators.etcd.membership.layout import layout
+from operators.etcd.assessment import Assessment
+from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
 from operators.etcd.objects import names
-from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.observe import Instance, Observed
+from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
-from operators.etcd.steps.leadership import hand_over
+from shared.kubernetes.pods import container_status
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
-CONNECTED = 6.0
-"""Seconds that every voter's server must have run before etcd takes a further member: its own 5, and one more, for
-Kubernetes tells whole seconds."""
+CONNECTED_SECONDS = 6.0
+"""Time that every voter's server must have run before etcd accepts another member: its own 5 s, and one more because
+Kubernetes reports whole seconds."""
 
 
-def grow_by_one(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """The lowest number without a member joins: as a learner, which counts for no majority until it has caught up."""
-    if seen.members is None:
+def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+    """Add the lowest number without a member as a learner, which counts for no majority until it has caught up."""
+    number = facts.missing_number
+    if facts.members is None or number is None:
         return PASS
-    taken = {place.number for place in seen.places if place.member}
-    number = next((number for number in range(resource.spec.size) if number not in taken), None)
-    if number is None:
-        return PASS
-    name, goal = names.member_name(resource, number), f"{len(taken)} of {resource.spec.size} members are there"
+    present = sum(1 for place in facts.places if place.member)
+    name, goal = names.member_name(resource, number), f"{present} of {resource.spec.size} members are there"
     reason = {"": "Creating", "Creating": "Creating", "Degraded": "Replacing"}.get(resource.phase, "Scaling")
-    if refusal := addition_refusal(seen):
+    if refusal := addition_refusal(facts):
         message = f"{goal}. {name} is not added yet: {refusal}."
         return Step((), Progress.WAITING, "GrowHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
-    place = seen.place(number)
-    if place and (occupied := _occupied(place, layout(resource, seen).replicas)):
-        return Step.wait(reason, f"{goal}. {name} is not added yet: {occupied}.", requeue=MEMBERSHIP_POLL_SECONDS)
-    if (left := _unconnected(seen, now)) > 0:
-        message = f"{goal}. {name} is next, once all have been connected for {CONNECTED:g} s, as etcd demands."
+    if remains := _remains(facts, facts.place(number)):
+        return Step.wait(reason, f"{goal}. {name} is not added yet: {remains}.", requeue=MEMBERSHIP_POLL_SECONDS)
+    if (left := _unconnected_seconds(facts, now)) > 0:
+        message = f"{goal}. {name} is next, once all have been connected for {CONNECTED_SECONDS:g} s, as etcd demands."
         return Step.wait(reason, message, requeue=left)
-    add = AddLearner(endpoints(resource, seen), seen.secrets.access, names.peer_url(resource, number))
+    add = member_changes.add(resource, facts, number)
     return Step.wait(reason, f"{goal}: {name} is added, at first without a vote.", add)
 
 
-def shrink_by_one(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """One member too many goes: the highest number, unless another that is to go is down, which goes first.
+def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+    """Remove one surplus member: one that is down, else the one with the highest number.
 
-    First out of etcd's list; pod and volume follow (`layout`, `drop_leavings`). A leader hands over before: else nobody
-    could write until the others had found out.
+    It leaves etcd's list first; pod and volume follow (`layout`, `drop_leavings`). A leader hands over before, or
+    writes would stop until the others have noticed.
     """
-    surplus = [place for place in seen.places if place.member and place.number >= resource.spec.size]
-    if seen.members is None:
+    surplus = [place for place in facts.places if place.member and place.number >= resource.spec.size]
+    if facts.members is None:
         return PASS
-    if len(seen.members) <= resource.spec.size:  # another is missing, and comes first; but not before who is down goes
-        surplus = [place for place in surplus if place.member in seen.down]
+    if len(facts.members) <= resource.spec.size:  # a missing member is added first; one that is down goes even before
+        surplus = [place for place in surplus if place.member in facts.down]
     if not surplus:
         return PASS
-    place = max(surplus, key=lambda place: (place.member in seen.down and not place.ready, place.number))
-    member = place.member
-    assert member is not None
-    goal = f"{len(seen.members)} members are to be {resource.spec.size}"
-    if refusal := removal_refusal(seen, member):
+    place = max(surplus, key=lambda place: (place.member in facts.down and not place.ready, place.number))
+    assert place.member is not None
+    goal = f"{len(facts.members)} members are to be {resource.spec.size}"
+    if refusal := removal_refusal(facts, place.member):
         message = f"{goal}. {place.name} is not removed yet: {refusal}."
         return Step((), Progress.WAITING, "ScaleDownHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
-    if seen.leader is place:
-        return hand_over(resource, seen, place, "Scaling", f"{goal}: {place.name} leads and is to go")
-    remove = Remove(endpoints(resource, seen), seen.secrets.access, member)
+    if facts.leader is place:
+        return member_changes.hand_over(resource, facts, place, "Scaling", f"{goal}: {place.name} leads and is to go")
+    remove = member_changes.remove(resource, facts, place)
     return Step.wait("Scaling", f"{goal}: {place.name} is removed.", remove)
 
 
-def _occupied(place: Instance, replicas: int) -> str:
-    """What of a former member is still at a place: a number joins with an empty disk, or not at all."""
+def _remains(facts: Assessment, place: Instance | None) -> str:
+    """What of a former member is still there: a number joins with an empty disk, or not at all."""
+    if place is None or facts.member_states[place.number] is not MemberState.REMOVED:
+        return ""
     if place.vacated or place.volume_leaving:
         return "the volume of its former member is still there"
-    if place.number >= replicas and (place.volume or place.pod_obj):
-        return "pod and volume of its former member are still there"
-    return ""
+    return "pod and volume of its former member are still there"
 
 
-def _unconnected(seen: Observed, now: datetime) -> float:
-    """Seconds until every voter's server has run for long enough for etcd to take a further member."""
-    started = [
-        state["startedAt"]
-        for place in seen.healthy_voters
-        for container in ((place.pod_obj or {}).get("status") or {}).get("containerStatuses") or ()
-        if container["name"] == names.CONTAINER
-        and (state := (container.get("state") or {}).get("running") or {}).get("startedAt")
-    ]
-    if len(started) < 2:  # etcd asks nobody else where there is one voter
+def _unconnected_seconds(seen: Observed, now: datetime) -> float:
+    """Time until every voter's server has run for long enough for etcd to accept another member."""
+    states = [container_status(place.pod_obj, names.CONTAINER).get("state") or {} for place in seen.healthy_voters]
+    started = [at for state in states if (at := (state.get("running") or {}).get("startedAt"))]
+    if len(started) < 2:  # a single voter asks no other one
         return 0.0
-    return CONNECTED - (now - max(map(datetime.fromisoformat, started))).total_seconds()
+    return CONNECTED_SECONDS - (now - max(map(datetime.fromisoformat, started))).total_seconds()

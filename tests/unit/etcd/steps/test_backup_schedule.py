@@ -16,7 +16,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
 from operators.etcd.observe import Observed
-from operators.etcd.steps.backup_schedule import FAILED_KEPT, backup_status, failing, schedule_backups
+from operators.etcd.steps.backup_schedule import MAX_FAILED_KEPT, backup_status, failing, schedule_backups
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete
@@ -185,7 +185,7 @@ def test_the_oldest_goes_by_its_time_not_by_its_text() -> None:
 def test_those_that_failed_are_counted_by_themselves() -> None:
     """They have no snapshot: they push none out that has."""
     complete, failed = [made(hour) for hour in (1, 2, 3)], [made(hour, "Failed") for hour in range(4, 12)]
-    gone = [f"delete demo-260101{hour:02}00" for hour in range(4, 12 - FAILED_KEPT)]
+    gone = [f"delete demo-260101{hour:02}00" for hour in range(4, 12 - MAX_FAILED_KEPT)]
     assert decided(resource(), made(12), *complete, *failed) == ["delete demo-2601010100", *gone]
 
 

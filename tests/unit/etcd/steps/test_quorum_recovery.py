@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.backup import pods
 from operators.etcd.backup.pods import recovery_pod, recovery_pod_name
 from operators.etcd.client.server import Member, Progress
@@ -385,9 +386,9 @@ def alone(resource: EtcdCluster, cluster_id: int) -> Observed:
 
 def test_the_cluster_that_the_recovery_makes_is_recorded_and_no_other() -> None:
     resource, _ = stopped()
-    step = record_cluster(resource, alone(resource, successor(resource)), NOW)
+    step = record_cluster(resource, Assessment.of(resource, alone(resource, successor(resource))), NOW)
     assert (step.reason, step.requeue) == ("Recording", 0)
-    assert record_cluster(resource, alone(resource, 0x123), NOW).reason == "AnotherCluster"
+    assert record_cluster(resource, Assessment.of(resource, alone(resource, 0x123)), NOW).reason == "AnotherCluster"
     made = plan(resource, alone(resource, successor(resource)))
     assert made.status["clusterID"] == f"{successor(resource):016x}"
     assert "recovery" not in made.status

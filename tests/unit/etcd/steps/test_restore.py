@@ -10,13 +10,14 @@ import pytest
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
+from operators.etcd.assessment import Assessment
 from operators.etcd.backup import pods
 from operators.etcd.backup.view import BackupView, Snapshot
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed, New
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
-from operators.etcd.steps.restore import FINAL, LATER, restore_data, restore_status
+from operators.etcd.steps.restore import FINAL, RETRY_SECONDS, restore_data, restore_status
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
@@ -63,7 +64,12 @@ def world(
 
 
 def step(found: Observed, resource: EtcdCluster | None = None, *, after: float = 0) -> Step:
-    return restore_data(SETTINGS, resource or new(), found, NOW + timedelta(seconds=after))
+    resource = resource or new()
+    return restore_data(SETTINGS, resource, Assessment.of(resource, found), NOW + timedelta(seconds=after))
+
+
+def reported(resource: EtcdCluster, found: Observed) -> Obj | None:
+    return restore_status(resource, Assessment.of(resource, found))
 
 
 def done(actions: tuple[Action, ...]) -> list[str]:
@@ -133,7 +139,7 @@ def test_how_far_it_is_is_told() -> None:
         (restore_pod(**failed()), {"source": WHERE, "phase": "Failed"}),
         (restore_pod(**ended(SEALED)), RESTORED),
     ]
-    assert [restore_status(resource, world(pod)) for pod, _ in told] == [status for _, status in told]
+    assert [reported(resource, world(pod)) for pod, _ in told] == [status for _, status in told]
     assert plan(resource, world(restore_pod())).status["phase"] == "Restoring"
 
 
@@ -154,7 +160,7 @@ def test_what_is_missing_is_waited_for(problem: SecretProblem) -> None:
 
 
 def test_an_operator_that_does_not_know_its_image_says_so() -> None:
-    made = restore_data(Settings("etcd-operator", "etcd"), new(), world(), NOW)
+    made = restore_data(Settings("etcd-operator", "etcd"), new(), Assessment.of(new(), world()), NOW)
     assert (made.actions, made.reason, made.progress) == ((), "NoAgentImage", Progress.BLOCKED)
 
 
@@ -171,13 +177,13 @@ def test_that_it_is_done_is_written_down_before_anything_else() -> None:
 
 def test_stopped_before_it_was_written_down_the_pod_still_tells_it() -> None:
     pod = restore_pod(**ended(SEALED))
-    assert restore_status(new(restore={"source": WHERE, "phase": "Running"}), world(pod)) == RESTORED
+    assert reported(new(restore={"source": WHERE, "phase": "Running"}), world(pod)) == RESTORED
 
 
 def test_if_the_pod_goes_before_it_is_written_down_it_is_made_again() -> None:
     """The data is there by then: sealing finds its token, and changes nothing."""
     assert done(step(world()).actions) == ["Apply data-demo-0", "Apply demo-restore"]
-    assert restore_status(new(), world(leaving(restore_pod(**ended(SEALED))))) == {"source": WHERE, "phase": "Pending"}
+    assert reported(new(), world(leaving(restore_pod(**ended(SEALED))))) == {"source": WHERE, "phase": "Pending"}
 
 
 def test_once_it_is_written_down_its_pod_goes_and_the_seed_comes_as_one_that_may_not_begin_empty() -> None:
@@ -209,7 +215,7 @@ def test_once_the_cluster_is_recorded_the_spec_is_of_no_effect() -> None:
     resource = cluster(restore=SPEC, status={"restore": RESTORED})
     found = seen(resource, VOTER, VOTER, VOTER)
     assert step(found, resource) == PASS
-    assert restore_status(resource, found) == RESTORED
+    assert reported(resource, found) == RESTORED
 
 
 def test_taking_the_wish_back_ends_the_pod_before_the_cluster_begins_empty() -> None:
@@ -237,11 +243,11 @@ def test_what_no_second_try_mends_is_said_with_the_file_and_what_to_do(reason: s
 def test_what_may_go_better_is_tried_again_after_a_while(reason: str) -> None:
     pod = restore_pod(**failed(reason, "No answer."))
     since = (NOW - at("2026-01-01T11:59:30Z")).total_seconds()
-    waits = step(world(pod), after=LATER - since - 5)
+    waits = step(world(pod), after=RETRY_SECONDS - since - 5)
     assert (waits.actions, waits.reason, waits.requeue) == ((), reason, 5)
     assert waits.message == "No answer. It is tried again."
-    assert done(step(world(pod), after=LATER - since + 1).actions) == ["Delete demo-restore"]
-    again = step(world(leaving(pod)), after=LATER - since + 2)
+    assert done(step(world(pod), after=RETRY_SECONDS - since + 1).actions) == ["Delete demo-restore"]
+    again = step(world(leaving(pod)), after=RETRY_SECONDS - since + 2)
     assert (again.actions, again.progress) == ((), Progress.WAITING)
 
 
@@ -255,7 +261,7 @@ def test_a_spec_that_names_another_snapshot_is_tried_at_once(status: Obj) -> Non
     made = step(world(pod, OTHER))
     assert done(made.actions) == ["Delete demo-restore"]
     assert made.progress is Progress.WAITING
-    assert restore_status(new(), world(pod, OTHER)) == {
+    assert reported(new(), world(pod, OTHER)) == {
         "source": "volume://snapshots/etcd/demo-u-9/good.db",
         "phase": "Pending",
     }
