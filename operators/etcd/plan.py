@@ -17,7 +17,7 @@ from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import keep_auth, require_entry
-from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_strangers
+from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_begun
 from operators.etcd.steps.promotion import promote_learner
@@ -31,7 +31,7 @@ from operators.etcd.steps.provisioning import (
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
 from operators.etcd.steps.recording import record_cluster
-from operators.etcd.steps.removal import drop_leavings, replace_lost_member
+from operators.etcd.steps.removal import delete_removed_members, replace_lost_member
 from operators.etcd.steps.restore import restore_data
 from operators.etcd.steps.rolling_update import (
     refuse_unsafe_upgrade,
@@ -70,8 +70,8 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             require_entry,  # the operator's password is taken
             await_etcd,  # an operator that is cut off touches nothing
             partial(recover_quorum, partial(recovery_pod, settings)),  # waits; if lost for good, a person decides
-            refuse_strangers,  # members that somebody else added are not ours to judge
-            drop_leavings,  # whoever is no member any more: its pod, then its volume
+            refuse_unknown_members,  # members that somebody else added are not ours to judge
+            delete_removed_members,  # whoever is no member any more: its pod, then its volume
             relieve_full_disk,  # NOSPACE: compact, defragment, disarm; a full cluster takes no other change
             replace_corrupt_member,  # whose data differs from the others'
             replace_lost_member,  # whose volume is gone: removed, and back as a learner
