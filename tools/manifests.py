@@ -9,13 +9,14 @@ import operators
 from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
+from docs import __main__ as docs
 from shared.api import crd, reference
 
 PROJECT = Path(__file__).parents[1]
 
 
 def write(project: Path) -> None:
-    """Write CRDs and their reference pages, the charts' values, dashboards and rules below a directory."""
+    """Write CRDs and their reference pages, the charts' values, dashboards, rules and docs below a directory."""
     for operator in operators.installed():
         crds = project / "charts" / operator.process_name / "files/crds"
         crds.mkdir(parents=True, exist_ok=True)
@@ -27,6 +28,7 @@ def write(project: Path) -> None:
     values.write(project)
     dashboards.write(project)
     rules.write(project)
+    docs.write(project)
 
 
 if __name__ == "__main__":

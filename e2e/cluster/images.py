@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import operators
-from e2e.cluster import binaries, debian
-from e2e.cluster.commands import run, succeeds
+from e2e.cluster import binaries
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import debian
+from e2e.cluster.machine.commands import run, succeeds
 from e2e.cluster.node import PAUSE_IMAGE
 from e2e.cluster.paths import CACHE, REPOSITORY
 from shared.runtime.operator import load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from operators.redis.api import resource
+from operators.redis.api import admission, resource
 from operators.redis.client import connection
 from operators.redis.client.commands import execute
 from operators.redis.client.server import Connect
@@ -57,7 +57,7 @@ OPERATOR = Operator(
     name="redis",
     summary="a Redis cluster of three masters and three replicas",
     image_repository="redis",
-    kinds=(ServedKind(resource.API, clusters, resource.ADMISSION),),
+    kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
     flags=(PASSWORD_OVERLAP,),
     values="operators.redis.manifests.values:RedisOperatorValues",
     dashboard="operators.redis.manifests.dashboard:PAGE",

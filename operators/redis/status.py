@@ -11,11 +11,13 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import PORT
-from operators.redis.objects import resources
-from operators.redis.objects.resources import COMPONENT
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
+from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
+from operators.redis.steps.availability import serves
 from operators.redis.steps.membership_repair import recorded_node
 from operators.redis.steps.rolling_update import running
 from shared.kubernetes.kinds import Obj
@@ -52,18 +54,10 @@ def report(
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
-        "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),
-        "endpoints": [f"{resources.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
+        "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
+        "endpoints": [f"{names.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def serves(seen: Observed, place: Instance) -> bool:
-    """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
-    node = seen.view.nodes.get(place.id)
-    if node is None or not place.ready or node.said is None or node.said.loading:
-        return False
-    return bool(seen.view.slots_of(node.id)) or node.synced
 
 
 def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datetime) -> Obj:
@@ -79,7 +73,7 @@ def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datet
         "type": before.get("type", "master"),
         "masterNodeId": before.get("masterNodeId"),
         "nodeId": known[0] if known else None,
-        "domainName": resources.domain_name(resource, place.name),
+        "domainName": names.domain_name(resource, place.name),
         "slots": before.get("slots"),
         "hostname": place.host or None,
         "hostIP": (pod.get("status") or {}).get("hostIP"),

@@ -1,17 +1,15 @@
 """Makes certificate authorities, and certificates that they sign. Keys are ECDSA P-256.
 
-The only module that imports `cryptography`. An operator runs it as a process that ends (certificates.py), for that
-library would stay resident with 9 MiB, and is needed for a blink every other month.
+The only module that imports `cryptography`.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import ipaddress
-import json
 import secrets
-import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from cryptography import x509
@@ -23,6 +21,23 @@ from shared.pki.certs import Pair
 from shared.pki.rotation import CertificateOrder, Made
 
 _Key = ec.EllipticCurvePrivateKey
+
+MAX_AT_ONCE = 2
+"""Certificates made at the same time; more orders wait in line."""
+
+_makers = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="certificates")
+
+
+async def make(order: CertificateOrder) -> Made:
+    """Make what is ordered, in a thread, so that the event loop goes on meanwhile.
+
+    Raises:
+        OSError: it could not be made; the message says why, and shows no key.
+    """
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_makers, fulfil, order)
+    except (TypeError, ValueError) as error:
+        raise OSError(f"making a certificate failed: {error}") from None
 
 
 def authority(name: str, *, begins: datetime, ends: datetime) -> Pair:
@@ -141,16 +156,3 @@ def _pair(certificate: x509.Certificate, key: _Key) -> Pair:
         certificate.public_bytes(serialization.Encoding.PEM).decode(),
         key.private_bytes(serialization.Encoding.PEM, form, plain).decode(),
     )
-
-
-def _main() -> None:
-    """Read an order from the input, and write what was made to the output: neither is anybody's to see."""
-    given = json.load(sys.stdin)
-    times = {name: datetime.fromisoformat(given[name]) for name in ("begins", "ends", "authority_ends") if given[name]}
-    signer = Pair(*given["signer"]) if given["signer"] else None
-    made = fulfil(CertificateOrder(**{**given, **times, "hosts": tuple(given["hosts"]), "signer": signer}))
-    json.dump(dataclasses.asdict(made), sys.stdout)
-
-
-if __name__ == "__main__":
-    _main()

@@ -1,7 +1,7 @@
 """Certificates and keys as PEM text: what stands in them, whether they fit, and serving with them.
 
-Reading takes a few lines of DER rather than `cryptography`, which would stay resident with 9 MiB; making takes it, in a
-process that ends (authority.py).
+Reading takes a few lines of DER rather than `cryptography`: the pods that back up etcd read certificates too, and must
+not load what an operator loads.
 """
 
 from __future__ import annotations

@@ -20,13 +20,9 @@ kind of rotation within a minute or so.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
 import logging
 import random
 import ssl
-import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -36,6 +32,7 @@ from shared.kubernetes.errors import Conflict, KubeError
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import metrics
 from shared.pki import certs, rotation
+from shared.pki.ca import make
 from shared.pki.certs import Pair
 from shared.pki.rotation import CertificateOrder, Made, RotationStep, SharedCertificates
 from shared.pki.stores import ReplicaStore
@@ -51,12 +48,6 @@ FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 
 ROUNDS = 5
 """Things made, or races lost, in one look."""
-
-MAKING = 60.0
-"""Seconds that making a certificate may take, on a machine that has other things to do."""
-
-HOME = Path(__file__).resolve().parents[2]
-"""Where `python -m shared.pki.ca` finds us, however we were started."""
 
 Clock = Callable[[], datetime]
 
@@ -185,31 +176,6 @@ class FileCertificates(Certificates):
 
     def _file(self, name: str) -> str:
         return (self._directory / name).read_text()
-
-
-async def make(order: CertificateOrder) -> Made:
-    """Have a certificate made, by a process that ends: what it imports would stay in ours.
-
-    Raises:
-        OSError: the process could not be run, or failed; the message says why.
-    """
-    text = json.dumps(dataclasses.asdict(order), default=datetime.isoformat)
-    command = [sys.executable, "-m", "shared.pki.ca"]
-
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=MAKING, check=False, cwd=HOME
-        )
-
-    try:
-        done = await asyncio.to_thread(run)
-    except subprocess.TimeoutExpired as error:
-        raise OSError(f"making a certificate took more than {error.timeout:g} s") from None
-    if done.returncode != 0:
-        raise OSError(f"making a certificate failed: {done.stderr.strip()[-500:]}")
-    made = json.loads(done.stdout)
-    serving, authority = (Pair(*made[part]) if made[part] else None for part in ("serving", "authority"))
-    return Made(serving, authority)
 
 
 class SelfSignedCertificates(Certificates):

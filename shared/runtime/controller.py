@@ -10,8 +10,8 @@ from typing import Generic, NoReturn, TypeVar
 from shared.kubernetes import managed_fields, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.pki.ca import make
 from shared.pki.rotation import CertificateOrder, Made
-from shared.pki.serving import make
 from shared.runtime.cache import Cache
 from shared.runtime.plan import Call, Plan
 from shared.status.resource_metrics import Sample

@@ -39,13 +39,13 @@ from shared.status.events import Recorder
 
 log = logging.getLogger(__name__)
 
-STUCK = 600.0
+MAX_RECONCILE_SECONDS = 600.0
 """Seconds after which one reconcile under way makes the liveness probe fail: no step waits that long."""
 
 SHUTDOWN_GRACE_SECONDS = 5.0
 """Seconds that work under way and unwritten events get at exit."""
 
-LINGER = 3.0
+WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds that webhooks go on answering at exit, when we lead no more: a Service still brings requests for a moment."""
 
 
@@ -147,7 +147,9 @@ class Process:
             finally:
                 await _stop({leading}, 3 * SHUTDOWN_GRACE_SECONDS)  # what is under way, then its events, then the Lease
                 if options.webhook_address != "0":
-                    await asyncio.sleep(LINGER)  # before kopf ends, which cancels every task, our connections' too
+                    await asyncio.sleep(
+                        WEBHOOK_LINGER_SECONDS
+                    )  # before kopf ends, which cancels every task, our connections' too
                 await _stop(set(self._tasks), SHUTDOWN_GRACE_SECONDS)
 
     async def _answer(self, stack: contextlib.AsyncExitStack) -> None:
@@ -243,7 +245,7 @@ class Process:
 
     def _not_stuck(self) -> str | None:
         age = max(lane.queue.oldest_work() for lane in self._lanes)
-        return f"a reconcile has been running for {age:.0f} s" if age > STUCK else None
+        return f"a reconcile has been running for {age:.0f} s" if age > MAX_RECONCILE_SECONDS else None
 
     def _has_synced(self) -> str | None:
         return None if self._watch.synced.is_set() else f"waiting for lists of {', '.join(self._watch.awaited)}"

@@ -12,7 +12,7 @@ from shared.testing.harness.harness import NOW
 
 
 async def issued(order: CertificateOrder) -> Made:
-    """As `certificates.make`, without a process; the same for the same order in every world, whatever its time.
+    """As `ca.make`, without a thread; the same for the same order in every world, whatever its time.
 
     An authority is known by a key that Secrets hold (`certificates.authority_key`): worlds are compared by keys.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from operators.etcd.api.reserved_arguments import FORM as ARGUMENT
 from operators.etcd.api.reserved_arguments import GONE, KNOWS_NO_EXPERIMENTAL, REFUSED
@@ -16,9 +16,6 @@ from shared.api.rules import ISSUER_RULES, not_ours, stays
 from shared.api.spec import Rule, Transition
 from shared.kubernetes.quantity import parse_quantity
 
-if TYPE_CHECKING:
-    from operators.etcd.api.spec import EtcdClusterSpec, Tls
-
 OWN_KEYS = "etcd.ydzs.io/"
 """What labels and annotations of the operator's own begin with."""
 
@@ -28,15 +25,15 @@ _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
 _SUPPORTED = r"(^|:)v?3\.[4-7]\.[0-9]+[^/]*$"
 _TOLD_CEL = "(has(self.version) ? self.version : self.image)"
 
-LEAST_VOLUME = "256Mi"
+MIN_VOLUME_SIZE = "256Mi"
 """Two segments of the write-ahead log are there from the first second, 64 MiB each, and a database beside them."""
 
 
-def _told(spec: EtcdClusterSpec) -> str:
+def _told(spec: Any) -> str:
     return spec.version if spec.version is not None else spec.image or ""
 
 
-def _tells(spec: EtcdClusterSpec) -> bool:
+def _tells(spec: Any) -> bool:
     return spec.version is not None or re.fullmatch(_TAGGED, spec.image or "") is not None
 
 
@@ -52,7 +49,7 @@ def _arguments(
     cel = f"argument, {'' if refused else '!'}argument.matches({json.dumps(fine)})"
     asked_cel, asked = where or ("true", lambda _: True)
 
-    def found(spec: EtcdClusterSpec) -> list[str]:
+    def found(spec: Any) -> list[str]:
         return [argument for argument in spec.extra_args if (re.match(fine, argument) is not None) == refused]
 
     return Rule(
@@ -84,7 +81,7 @@ AUTO_COMPACTION_RULES = (
 _SECRETS_CEL = "has(self.peer) && has(self.peer.secretName)", "has(self.client) && has(self.client.secretName)"
 
 
-def _secrets(tls: Tls) -> tuple[bool, bool]:
+def _secrets(tls: Any) -> tuple[bool, bool]:
     return tls.peer.secret_name is not None, tls.client.secret_name is not None
 
 
@@ -146,9 +143,9 @@ CLUSTER_RULES = (
         value=("5 * self.heartbeatInterval", lambda spec: 5 * spec.heartbeat_interval),
     ),
     Rule(
-        f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {parse_quantity(LEAST_VOLUME)}.0",
-        lambda spec: spec.storage.medium == "Memory" or not smaller(spec.storage.size, LEAST_VOLUME),
-        f"{{}} is too small for etcd's log and a database beside it; give at least {LEAST_VOLUME}.",
+        f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {parse_quantity(MIN_VOLUME_SIZE)}.0",
+        lambda spec: spec.storage.medium == "Memory" or not smaller(spec.storage.size, MIN_VOLUME_SIZE),
+        f"{{}} is too small for etcd's log and a database beside it; give at least {MIN_VOLUME_SIZE}.",
         at="storage.size",
         value=("string(self.storage.size)", lambda spec: spec.storage.size),
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
@@ -15,14 +16,12 @@ from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.api.versions import features
 from operators.etcd.backup import locations
 from operators.etcd.backup.snapshot import file_name
-from operators.etcd.backup.view import restore_pod_name
 from operators.etcd.client.server import EndpointStatus
-from operators.etcd.objects import resources
+from operators.etcd.objects import bootstrap, names, stateful_set
 from operators.etcd.objects.command_line import HOME
-from operators.etcd.objects.pod import USER as UID
+from operators.etcd.objects.pod import RUN_AS_USER as UID
 from operators.etcd.security.secrets import USER
 from operators.etcd.settings import Settings
-from operators.etcd.steps import quorum_recovery
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
@@ -41,13 +40,13 @@ RECIPE = "etcd.ydzs.io/recipe"
 TOLD = "etcd.ydzs.io/told"
 """Annotation of a snapshot's pod: who gives it, and what a person should know of that."""
 
-TOKEN = "etcd.ydzs.io/token"  # noqa: S105
-"""Annotation of a restore's pod: which data it is about."""
+TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
+"""Annotation of a pod that makes data: which recovery or restore it is for."""
 
-SLOWEST = 1 << 20
+MIN_BYTES_PER_SECOND = 1 << 20
 """Bytes a second: a snapshot that takes longer than this allows, and ten minutes, hangs."""
 
-BUMP = 1_000_000_000
+REVISION_BUMP = 1_000_000_000
 """Revisions by which restored data is ahead of the snapshot: more than anybody who watched the former cluster saw, so
 that all of them notice. Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump"""
 
@@ -62,6 +61,15 @@ def backup_owner(backup: EtcdBackup, operator: str) -> Owner:
 
 def snapshot_pod_name(backup: str) -> str:
     return f"{backup}-snapshot"
+
+
+def restore_pod_name(resource: EtcdCluster) -> str:
+    return f"{resource.name}-restore"
+
+
+def recovery_pod_name(resource: EtcdCluster) -> str:
+    """Name of the recovery's pod."""
+    return f"{resource.name}-recovery"
 
 
 def snapshot_pod(
@@ -86,7 +94,7 @@ def snapshot_pod(
     """
     store = locations.store_of(backup.spec.destination)
     assert store is not None, "the spec was reviewed"
-    url = resources.client_url_of(cluster, member)
+    url = names.client_url_of(cluster, member)
     file = file_name(cluster.name, cluster.uid, backup.name, backup.uid)
     arguments = [
         "snapshot",
@@ -102,28 +110,33 @@ def snapshot_pod(
         *([] if keep is None else ["--scheduled", f"--keep={keep}"]),
     ]
     volumes, mounts = [locations.volume(store)], [locations.mount(store, writing=True)]
-    if cluster.spec.tls.mode != "none":
-        keys = (AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY)
-        arguments += [
-            f"{flag}={_CLIENT_TLS}/{key}"
-            for flag, key in zip(("--tls-ca", "--tls-cert", "--tls-key"), keys, strict=True)
-        ]
-        volumes.append(_secret("client-tls", resources.client_secret(cluster), *keys))
-        mounts.append({"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True})
-    if cluster.spec.auth is not None and cluster.spec.auth.enabled:
-        arguments += [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
-        volumes.append(_secret("auth", cluster.spec.auth.root_secret_name, PASSWORD_KEY))
-        mounts.append({"name": "auth", "mountPath": _PASSWORD, "readOnly": True})
+    for flags, volume, mount in _credentials(cluster):
+        arguments += flags
+        volumes.append(volume)
+        mounts.append(mount)
     return _pod(
         backup_owner(backup, settings.operator),
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
         {ATTEMPT: str(attempt), TOLD: told},
-        seconds=600 + said.db_size // SLOWEST,
+        seconds=600 + said.db_size // MIN_BYTES_PER_SECOND,
         more=_nodes(cluster),
         containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
         volumes=volumes,
     )
+
+
+def _credentials(cluster: EtcdCluster) -> Iterator[tuple[list[str], Obj, Obj]]:
+    """What a client of the cluster shows: for each Secret its flags, its volume, and its mount."""
+    if cluster.spec.tls.mode != "none":
+        keys = {"--tls-ca": AUTHORITY_KEY, "--tls-cert": CERTIFICATE_KEY, "--tls-key": PRIVATE_KEY}
+        flags = [f"{flag}={_CLIENT_TLS}/{key}" for flag, key in keys.items()]
+        volume = _secret("client-tls", names.client_secret(cluster), *keys.values())
+        yield flags, volume, {"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True}
+    if cluster.spec.auth is not None and cluster.spec.auth.enabled:
+        flags = [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
+        volume = _secret("auth", cluster.spec.auth.root_secret_name, PASSWORD_KEY)
+        yield flags, volume, {"name": "auth", "mountPath": _PASSWORD, "readOnly": True}
 
 
 def restore_token(resource: EtcdCluster, store: VolumeStore | S3, file: str) -> str:
@@ -151,18 +164,18 @@ def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | 
 
 
 def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: str) -> Obj:
-    """Makes a new cluster of the database at a place, of which that member is the only one (recovery.py).
+    """Makes a new cluster of the database at a place, of which that member is the only one (quorum_recovery.py).
 
     The former data directory stays beside the new one, as data.before-TOKEN.
     """
     return _made_of(
         settings,
         resource,
-        quorum_recovery.pod_name(resource),
+        recovery_pod_name(resource),
         ["fetch", f"--home={HOME}", f"--salvage={token}"],
         number=number,
         token=token,
-        cluster_token=quorum_recovery.cluster_token(resource, token),
+        cluster_token=bootstrap.recovery_cluster_token(resource, token),
     )
 
 
@@ -179,7 +192,31 @@ def _made_of(
     mount: Obj | None = None,
 ) -> Obj:
     """Fetches, lets etcd's own program make data of it, and seals that. A recovery has no store, and replaces data."""
-    member, url = resources.member_name(resource, number), resources.peer_url(resource, number)
+    home: Obj = {"name": names.DATA, "mountPath": HOME}
+    seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
+    claim = {"claimName": names.volume_name(resource, number)}
+    # 3.4 looks its own name up before it restores, and without a member's pod nothing else resolves it.
+    hosts = [names.host(resource, names.member_name(resource, number))]
+    fetching = _ours(settings, "fetch", fetch, [home, *([mount] if mount else ())])
+    restoring = _restoring(settings, resource, number, cluster_token, home, has_checksum=volume is not None)
+    return _pod(
+        names.owner(resource, settings.operator),
+        name,
+        _RESTORE,
+        {TOKEN: token},
+        seconds=None,
+        more=resource.spec.placement() | {"hostAliases": [{"ip": "127.0.0.1", "hostnames": hosts}]},
+        containers=[_ours(settings, "seal", seal, [home])],
+        init=[fetching, restoring],
+        volumes=[{"name": names.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
+    )
+
+
+def _restoring(
+    settings: Settings, resource: EtcdCluster, number: int, cluster_token: str, home: Obj, *, has_checksum: bool
+) -> Obj:
+    """The container in which etcd's own program makes data of a snapshot; a member's own database has no checksum."""
+    member, url = names.member_name(resource, number), names.peer_url(resource, number)
     able = features(resource.version)
     restore = [
         "snapshot",
@@ -190,11 +227,10 @@ def _made_of(
         f"--initial-advertise-peer-urls={url}",
         f"--initial-cluster-token={cluster_token}",
         f"--data-dir={HOME}/scratch/data",
-        *([f"--bump-revision={BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
-        *([] if volume else ["--skip-hash-check=true"]),  # what a member writes has no checksum at its end
+        *([f"--bump-revision={REVISION_BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
+        *([] if has_checksum else ["--skip-hash-check=true"]),
     ]
-    home: Obj = {"name": resources.DATA, "mountPath": HOME}
-    etcd: Obj = {
+    return {
         "name": _RESTORE,
         "image": resource.image_reference(settings.image_repository),
         "command": [able.restores_with],
@@ -204,29 +240,14 @@ def _made_of(
         "securityContext": SAFE,
         "volumeMounts": [home],
     }
-    seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
-    claim = {"claimName": resources.volume_name(resource, number)}
-    # 3.4 looks its own name up before it restores, and without a member's pod nobody else tells it.
-    known = [{"ip": "127.0.0.1", "hostnames": [resources.host(resource, member)]}]
-    return _pod(
-        resources.owner(resource, settings.operator),
-        name,
-        _RESTORE,
-        {quorum_recovery.TOKEN: token},
-        seconds=None,
-        more=resource.spec.placement() | {"hostAliases": known},
-        containers=[_ours(settings, "seal", seal, [home])],
-        init=[_ours(settings, "fetch", fetch, [home, *([mount] if mount else ())]), etcd],
-        volumes=[{"name": resources.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
-    )
 
 
 def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
     """The seed's volume claim, as the StatefulSet would make it; nobody owns it, for it outlives the resource."""
-    own = resources.owner(resource, settings.operator)
-    made = resources.claim(resource, own, resource.spec.storage.size)
+    own = names.owner(resource, settings.operator)
+    made = stateful_set.claim(resource, own, resource.spec.storage.size)
     metadata = made["metadata"] | {
-        "name": resources.volume_name(resource, 0),
+        "name": names.volume_name(resource, 0),
         "namespace": resource.namespace,
     }
     return made | {"metadata": metadata, "kind": PERSISTENT_VOLUME_CLAIM.name}

@@ -8,8 +8,8 @@ Where it is certManager, these three are cert-manager's.
 from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import COMPONENT
+from operators.etcd.objects import names
+from operators.etcd.objects.names import COMPONENT
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki import keyring
@@ -22,7 +22,7 @@ def leaves(resource: EtcdCluster) -> tuple[CertificateRequest, ...]:
     The last bears no name: with users, etcd's gateway takes none that does, lest somebody thinks that this is the user
     (`CommonName of client …` in server/embed/serve.go).
     """
-    name, namespace, service = resource.name, resource.namespace, resources.client_service_name(resource)
+    name, namespace, service = resource.name, resource.namespace, names.client_service_name(resource)
     members = in_domains(f"*.{name}.{namespace}.svc")
     clients = (
         *members,
@@ -32,9 +32,9 @@ def leaves(resource: EtcdCluster) -> tuple[CertificateRequest, ...]:
         *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it
     )
     return (
-        CertificateRequest(resources.peer_secret(resource), f"{name}-peer", members),
-        CertificateRequest(resources.server_secret(resource), f"{name}-server", clients),
-        CertificateRequest(resources.client_secret(resource), ""),
+        CertificateRequest(names.peer_secret(resource), f"{name}-peer", members),
+        CertificateRequest(names.server_secret(resource), f"{name}-server", clients),
+        CertificateRequest(names.client_secret(resource), ""),
     )
 
 

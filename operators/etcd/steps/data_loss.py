@@ -14,15 +14,13 @@ its data goes. So it is where users are asked for: without a quorum nobody is le
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
-
-TOKEN_LENGTH = 12
+from shared.steps.confirmed_recovery import recovery_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ class QuorumLoss:
         if not self.for_good or self.silent or self.survivor is None:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
-        said = f"{self.cluster_id:016x} lost {ids} goes on with {self.survivor.name} {_member_id(self.survivor):016x}"
-        return hashlib.sha256(said.encode()).hexdigest()[:TOKEN_LENGTH]
+        member_id = _member_id(self.survivor)
+        return recovery_token(f"{self.cluster_id:016x} lost {ids} goes on with {self.survivor.name} {member_id:016x}")
 
 
 def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
@@ -88,7 +86,7 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
 def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
     """Members with a vote: as a survivor remembers them, else as the status last told."""
     remembered = [
-        Voter(resources.member_name(resource, number), member.id)
+        Voter(names.member_name(resource, number), member.id)
         for member in seen.remembered
         if not member.learner and (number := _number(resource, member)) is not None
     ]
@@ -101,7 +99,7 @@ def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
 
 
 def _number(resource: EtcdCluster, member: Member) -> int | None:
-    found = (resources.number_of(resource, url) for url in member.peer_urls)
+    found = (names.number_of(resource, url) for url in member.peer_urls)
     return next((number for number in found if number is not None), None)
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
+from operators.etcd.membership.layout import layout
+from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
 from operators.etcd.objects.command_line import QUOTA
-from operators.etcd.objects.resources import COMPONENT, SECRETS
+from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.settings import Settings
+from operators.etcd.steps.quorum_recovery import replicas
+from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE
-from shared.pki import keyring
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from shared.pki.issuing import Issuing
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
+from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -25,30 +28,29 @@ REFUSAL = "etcd.ydzs.io/growth-refused"
 
 def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
     """Members find each other by their names before they are ready, and clients those that take them."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     return Step.do(
-        Apply(SERVICE, resources.headless_service(resource, own)),
-        Apply(SERVICE, resources.client_service(resource, own)),
+        Apply(SERVICE, services.headless_service(resource, own)),
+        Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
 def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
-    wanted = resources.disruption_budget(resource, resources.owner(resource, settings.operator))
+    wanted = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
     return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
-    own = resources.owner(resource, settings.operator)
-    if resource.spec.tls.mode == "certManager":
-        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
-    if resource.spec.tls.mode != "self":
-        return PASS
-    life = timedelta(seconds=settings.certificate_lifetime)
-    authority, found = resources.authority_secret(resource), seen.secrets.found
+    """Keep certificates: created before members need them, and renewed before they expire."""
+    own, life = names.owner(resource, settings.operator), timedelta(seconds=settings.certificate_lifetime)
+    authority, found = names.authority_secret(resource), seen.secrets.found
     return provisioning.keep_certificates(
-        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life)
+        resource.spec.tls.mode,
+        lambda: certificates.ordered(resource, own),
+        lambda: Issuing(
+            own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life
+        ),
     )
 
 
@@ -80,14 +82,30 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
+def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Keep a replica for each member, with a template that says what an empty disk may start.
+
+    While an upgrade is refused the template keeps the image that members have, so that repairs go on.
+    """
+    own = names.owner(resource, settings.operator)
+    runs, follows = permitted(resource, seen), layout(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
+    stopped = replicas(resource, seen)
+    count = follows.replicas if stopped is None else stopped
+    made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
+    # A stale plan could delete members' pods, or let an empty disk bootstrap.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+
+
 def quota(resource: EtcdCluster, seen: Observed) -> int:
     """Bytes that a member's database may take: no more than before until every volume has the room that goes with it.
 
     A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
     """
     wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
-    volumes = [place.volume for place in seen.places if place.volume and provisioning.is_bound(place.volume)]
-    if template is None or not any(smaller(provisioning.capacity(volume), storage.size) for volume in volumes):
+    volumes = [place.volume for place in seen.places if place.volume and is_bound(place.volume)]
+    if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
         return wanted
     (container,) = template["spec"]["template"]["spec"]["containers"]
     before = [argument for argument in container["args"] if argument.startswith(QUOTA)]

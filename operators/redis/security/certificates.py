@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects import resources
-from operators.redis.objects.resources import COMPONENT
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
@@ -37,7 +37,7 @@ from shared.pki.keyring import CertificateRequest, IssuedCertificate, authoritie
 
 def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
     """What nodes show clients and each other, and what clients show."""
-    name, namespace, service = resource.name, resource.namespace, resources.client_service_name(resource)
+    name, namespace, service = resource.name, resource.namespace, names.client_service_name(resource)
     nodes = (
         *in_domains(f"*.{name}.{namespace}.svc"),
         *in_domains(f"{name}.{namespace}.svc"),
@@ -46,8 +46,8 @@ def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
         *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it, and the exporter
     )
     return (
-        CertificateRequest(resources.server_secret(resource), f"{name}-server", nodes),
-        CertificateRequest(resources.client_secret(resource), f"{name}-client"),
+        CertificateRequest(names.server_secret(resource), f"{name}-server", nodes),
+        CertificateRequest(names.client_secret(resource), f"{name}-client"),
     )
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
-from operators.redis.objects import resources
+from operators.redis.objects import names as object_names
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from shared.kubernetes.client import Kube
@@ -75,13 +75,13 @@ async def read(resource: RedisCluster, kube: Kube) -> Secrets:
 def names(resource: RedisCluster) -> set[str]:
     """Names of the Secrets that count."""
     auth, mode = resource.spec.auth, resource.spec.tls.mode
-    found = {resources.users_secret(resource)} | ({auth.secret_name} if auth else set())
+    found = {object_names.users_secret(resource)} | ({auth.secret_name} if auth else set())
     if mode != "none":
-        found |= {resources.server_secret(resource), resources.tls_secret(resource)}
+        found |= {object_names.server_secret(resource), object_names.tls_secret(resource)}
     if mode in ("self", "certManager"):
-        found.add(resources.client_secret(resource))
+        found.add(object_names.client_secret(resource))
     if mode == "self":
-        found.add(resources.authority_secret(resource))
+        found.add(object_names.authority_secret(resource))
     return found
 
 
@@ -99,12 +99,12 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
         problem = wrong.problem
     if resource.spec.auth is not None:
         named = content_of(found[resource.spec.auth.secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
-    users = found[resources.users_secret(resource)]
+    users = found[object_names.users_secret(resource)]
     passwords = Passwords.of(users)
     mark = digest([(key_of(users), passwords.text.encode())])[:16] if passwords else ""
     mounted = None
     if resource.spec.tls.mode != "none":
-        mounted = MountedCertificates.of(found[resources.tls_secret(resource)])
+        mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
     access = _access(passwords, (wanted or "", named), mounted, original)
     expires = _ends(resource, found)
     return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
@@ -121,15 +121,15 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
     mode = resource.spec.tls.mode
     if mode == "none":
         return None
-    name = resources.server_secret(resource)
+    name = object_names.server_secret(resource)
     secret = found[name]
     if mode == "self":
         return MountedCertificates.of(secret)
     if secret is None and mode == "certManager":
         raise not_issued(name)
     certificate, key, authority = texts("spec.tls", name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
-    node = resources.host(resource, resources.node_name(resource, 0))
-    service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
+    node = object_names.host(resource, object_names.node_name(resource, 0))
+    service = f"{object_names.client_service_name(resource)}.{resource.namespace}.svc"
     if wrong := _wrong(Pair(certificate, key), authority, (node, service)):
         raise UnusableSecret(INVALID, f"spec.tls: Secret {name}: {wrong}")
     return MountedCertificates.of(secret)
@@ -161,5 +161,5 @@ def _ends(resource: RedisCluster, found: Mapping[str, Obj | None]) -> dict[str, 
     mode = resource.spec.tls.mode
     if mode == "none":
         return {}
-    names = (resources.server_secret(resource), resources.client_secret(resource))
-    return ends(found, names, resources.authority_secret(resource) if mode == "self" else "")
+    names = (object_names.server_secret(resource), object_names.client_secret(resource))
+    return ends(found, names, object_names.authority_secret(resource) if mode == "self" else "")

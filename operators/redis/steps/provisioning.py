@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects import redis_conf, resources
-from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.objects.resources import CERTIFICATE_MARK, CLUSTER_UID, COMPONENT, CONFIG_MARK, READ_ONCE
-from operators.redis.observe import Instance, Observed
+from operators.redis.objects import disruption_budget, names, pod, services, stateful_set
+from operators.redis.objects.names import (
+    CERTIFICATE_MARK,
+    CLUSTER_UID,
+    COMPONENT,
+    CONFIG_MARK,
+    EXPORTER_PASSWORD_KEY,
+)
+from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates, following
-from operators.redis.security.users import EXPORTERS, Passwords
+from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
+from operators.redis.steps.configuration import config_digest, config_mark
 from operators.redis.steps.rolling_update import permitted
-from operators.redis.steps.rollout_markers import has_heard, heard_by_all
-from operators.redis.steps.scaling import staying
+from operators.redis.steps.rollout_markers import heard_by_all, made_with
+from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
+from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
 from shared.kubernetes.secrets import AGAIN, content_of, encoded
-from shared.pki import keyring
 from shared.pki.issuing import Issuing
 from shared.pki.keyring import fingerprint
-from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.verdict import Progress
 from shared.steps import provisioning
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
-
-TEMPLATE_KEY = "template.conf"
-"""Key of our ConfigMap: the user's redis.conf as it was when it last served."""
 
 
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -63,16 +60,16 @@ def _uid(obj: Obj) -> str:
 
 def keep_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
     """Each node has a name from its first second, and clients one address for those that take them."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     return Step.do(
-        Apply(SERVICE, resources.headless_service(resource, own)),
-        Apply(SERVICE, resources.client_service(resource, own)),
+        Apply(SERVICE, services.headless_service(resource, own)),
+        Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
 def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget is as the spec, or care for the data, asks."""
-    wanted, found = resources.disruption_budget(resource, resources.owner(resource, settings.operator)), None
+    wanted, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
     if seen.disruption_budget is not None:
         try:
             require_ours(wanted, seen.disruption_budget, resource.uid)
@@ -82,95 +79,18 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
     return provisioning.keep_disruption_budget(wanted, found)
 
 
-# Configuration.
+def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Keep a replica for each node that the spec asks for, and for each that must not be removed yet.
 
-
-def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The redis.conf that the spec names is there and serves; once it was, the cluster goes on with that."""
-    problem = _config_problem(resource, seen)
-    if problem is None:
-        return PASS
-    if seen.config_map is None:
-        return provisioning.lacking(problem)
-    message = f"{problem.message} Nodes keep what it last was."
-    return Step.progressing(problem.reason, message, warning=True, requeue=AGAIN)
-
-
-def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | None:
-    return seen.config.problem or redis_conf.problem(resource, seen.config.text)
-
-
-def template_text(resource: RedisCluster, seen: Observed) -> str:
-    """The user's redis.conf: as it is, or as it was when it last served."""
-    if _config_problem(resource, seen) is None:
-        return seen.config.text
-    return str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
-
-
-def configured(resource: RedisCluster, seen: Observed) -> str:
-    """Tells settings apart that servers take while they run."""
-    settings = sorted(redis_conf.live(resource, template_text(resource, seen)).items())
-    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
-
-
-def config_digest(resource: RedisCluster, seen: Observed) -> str:
-    """Tells apart what servers would have to be restarted for."""
-    return _configuration(resource, seen)[1][READ_ONCE]
-
-
-def config_mark(resource: RedisCluster, seen: Observed) -> str:
-    """Tells settings apart that servers to come will have read, and those that run were told."""
-    return _configuration(resource, seen)[1][CONFIG_MARK]
-
-
-def keep_config(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The ConfigMap has what nodes read at their start; while a version is refused, as those that run understand it."""
-    content, annotations = _configuration(permitted(resource, seen), seen)
-    made = resources.config_map(resource, resources.owner(resource, settings.operator), content)
-    made["metadata"]["annotations"] = dict(annotations)
-    return Step.do(Apply(CONFIG_MAP, made))
-
-
-def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What the ConfigMap is to hold, and its annotations, which pods are made with.
-
-    A setting that servers take while they run comes there when they took it: one that they refuse would keep the next
-    that restarts from starting.
+    While a version is refused the template keeps the image that nodes have, so that repairs go on.
     """
-    text, before = template_text(resource, seen), seen.config_map
-    mark = configured(resource, seen)
-    if before is not None and READ_ONCE in _annotations(before) and _is_refused_yet(resource, seen, mark):
-        return before["data"], {name: value for name, value in _annotations(before).items() if name in _OURS}
-    content = {CONFIG_KEY: redis_conf.render(resource, text)} | ({TEMPLATE_KEY: text} if text else {})
-    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before)}
-    times = redis_conf.withdrawn(resource, text, before)
-    return content, annotations | ({WITHDRAWN: str(times)} if times else {})
-
-
-def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
-    """Whether settings have yet to be taken by a server that could take them."""
-    if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
-        return False
-    asked = [place for place in staying(resource, seen) if understands(resource, place)]
-    return any(not has_heard(place, CONFIG_MARK, mark) for place in asked)
-
-
-def understands(resource: RedisCluster, place: Instance) -> bool:
-    """Whether a server can be told what the spec says: it answers, and is of the series that the spec is for.
-
-    Others read it when their pods are made anew.
-    """
-    if place.said is None or place.leaving:
-        return False
-    told = Version.parse(place.said.version)
-    return (place.said.engine, told.series) == (resource.engine.name, resource.engine.version.series)
-
-
-_OURS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)
-
-
-def _annotations(obj: Obj) -> Mapping[str, str]:
-    return obj["metadata"].get("annotations") or {}
+    own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
+    template = pod.pod(runs, own, image, marks, config_digest(runs, seen))
+    made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
+    # A stale plan could delete nodes' pods.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 # Secrets.
@@ -178,7 +98,7 @@ def _annotations(obj: Obj) -> Mapping[str, str]:
 
 def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """What nodes mount is there before they are; certificates are new before the old ones end."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     try:
         if write := _first_users(resource, own, seen):
             return Step.wait("PreparingUsers", "The users that nodes start with are made.", write)
@@ -195,32 +115,35 @@ def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now
 
 def users_secret(resource: RedisCluster, own: Owner, passwords: Passwords, seen: Observed) -> WriteSecret:
     """Our Secret with the users, to be written."""
-    name = resources.users_secret(resource)
+    name = names.users_secret(resource)
     return _write(own, name, seen, passwords.content())
 
 
 def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSecret | None:
     """What the users' Secret lacks to be one; of a password that changes `access.keep_users` takes care."""
-    secrets, name = seen.secrets, resources.users_secret(resource)
+    secrets, name = seen.secrets, names.users_secret(resource)
     held = content_of(secrets.found.get(name))
-    if not held.get(EXPORTERS):
-        return _write(own, name, seen, held, token=EXPORTERS)
+    if not held.get(EXPORTER_PASSWORD_KEY):
+        return _write(own, name, seen, held, token=EXPORTER_PASSWORD_KEY)
     if secrets.passwords is not None or secrets.wanted is None:
         return None
-    return users_secret(resource, own, Passwords(secrets.wanted, exporter=held[EXPORTERS]), seen)
+    return users_secret(resource, own, Passwords(secrets.wanted, exporter=held[EXPORTER_PASSWORD_KEY]), seen)
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
-    if resource.spec.tls.mode == "certManager":
-        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
-    if resource.spec.tls.mode != "self":
-        return PASS
-    life, mounted = timedelta(seconds=settings.certificate_lifetime), seen.secrets.mounted
-    informed = fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
-    authority, found = resources.authority_secret(resource), seen.secrets.found
+    life, authority = timedelta(seconds=settings.certificate_lifetime), names.authority_secret(resource)
+    requests, found = certificates.leaves(resource), seen.secrets.found
     return provisioning.keep_certificates(
-        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, informed, now, life)
+        resource.spec.tls.mode,
+        lambda: certificates.ordered(resource, own),
+        lambda: Issuing(own, COMPONENT, authority, requests, found, _informed(seen), now, life),
     )
+
+
+def _informed(seen: Observed) -> str:
+    """The newest authority that every node trusts; empty if they differ."""
+    mounted = seen.secrets.mounted
+    return fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
 
 
 def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> tuple[str, WriteSecret | None]:
@@ -230,7 +153,7 @@ def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) ->
     why, wanted = following(held, original, reachable=heard, now=now)
     if wanted is None:
         return "", None
-    return why, _write(own, resources.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
+    return why, _write(own, names.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
 
 
 def _heard(mounted: MountedCertificates, seen: Observed) -> bool:

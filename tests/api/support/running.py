@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from operators.memcached.operator import OPERATOR, controller
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Request, Response, Transport

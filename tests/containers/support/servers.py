@@ -13,7 +13,7 @@ from pathlib import Path
 from docker.errors import APIError
 from testcontainers.core.container import DockerContainer
 
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from operators.memcached.manifests import images as memcached_images
 from tests.containers.support.providing import provide
 

@@ -7,7 +7,7 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from operators.etcd.security.certificates import leaves, ordered
 from shared.kubernetes.secrets import content_of
 from shared.pki.keyring import Authorities, IssuedCertificate, trust
@@ -33,7 +33,7 @@ def test_a_secret_with_anything_in_it_can_be_read(content: dict[str, bytes]) -> 
 
 def test_cert_manager_is_asked_for_the_same_certificates() -> None:
     resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
-    found = {obj["spec"]["secretName"]: obj["spec"] for obj in ordered(resource, resources.owner(resource, "x"))}
+    found = {obj["spec"]["secretName"]: obj["spec"] for obj in ordered(resource, names.owner(resource, "x"))}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}
     for leaf in leaves(resource):
         spec = found[leaf.secret]

@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
-from operators.redis.objects import resources
+from operators.redis.objects.names import USERS_MARK
 from operators.redis.observe import Observed
 from operators.redis.security import certificates
-from operators.redis.security.secrets import Secrets
 from operators.redis.settings import Settings
-from operators.redis.steps import provisioning
+from operators.redis.steps import configuration, provisioning
 from shared.runtime.plan import Apply
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -48,17 +48,17 @@ def test_the_objects_are_as_written(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "rediscluster.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource, seen = RedisCluster.parse(given), Observed()
-    own = resources.owner(resource, SETTINGS.operator)
+    own = names.owner(resource, SETTINGS.operator)
     steps = [
         provisioning.keep_services(SETTINGS, resource, seen, NOW),
-        provisioning.keep_config(SETTINGS, resource, seen, NOW),
+        configuration.keep_config(SETTINGS, resource, seen, NOW),
         provisioning.keep_disruption_budget(SETTINGS, resource, seen, NOW),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     made += certificates.ordered(resource, own) if resource.spec.tls.mode == "certManager" else ()
-    image, digest = resource.image_reference(SETTINGS.image_repository), provisioning.config_digest(resource, seen)
-    pod = template.pod(resource, own, image, Secrets(users_mark="d" * 16), digest)
-    made.append(resources.stateful_set(resource, own, pod, resource.spec.replicas))
+    image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, seen)
+    pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
+    made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))

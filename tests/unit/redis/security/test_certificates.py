@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from operators.redis.objects import resources
+from operators.redis.objects import names
 from operators.redis.security.certificates import MountedCertificates, following, leaves, ordered
 from shared.kubernetes.secrets import encoded
 from tests.unit.redis.security.rotation import certificate, wished
@@ -72,7 +72,7 @@ def test_a_certificate_is_for_every_name_by_which_nodes_are_found() -> None:
 
 def test_cert_manager_is_asked_for_the_same_certificates() -> None:
     resource = wished(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
-    found = {obj["spec"]["secretName"]: obj["spec"] for obj in ordered(resource, resources.owner(resource, "x"))}
+    found = {obj["spec"]["secretName"]: obj["spec"] for obj in ordered(resource, names.owner(resource, "x"))}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}
     for leaf in leaves(resource):
         spec = found[leaf.secret]

@@ -87,7 +87,7 @@ class Cluster:
 
 
 async def made(order: CertificateOrder) -> Made:
-    """As `certificates.make`, without a process."""
+    """As `ca.make`, without a thread."""
     return fulfil(order)
 
 

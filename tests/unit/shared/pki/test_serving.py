@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import ssl
-import subprocess
-import sys
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,11 +22,11 @@ from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Conflict, Forbidden, NotFound
 from shared.kubernetes.kinds import SECRET
-from shared.pki import certs
-from shared.pki.ca import authority, issue
+from shared.pki import ca, certs
+from shared.pki.ca import MAX_AT_ONCE, authority, fulfil, issue, make
 from shared.pki.certs import Pair
-from shared.pki.rotation import LIFETIME, CertificateOrder
-from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates, make
+from shared.pki.rotation import LIFETIME, CertificateOrder, Made
+from shared.pki.serving import Certificates, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import certificates_of
@@ -105,7 +105,7 @@ def test_a_key_of_another_certificate_does_not_fit() -> None:
 # Making.
 
 
-async def test_what_is_made_in_a_process_of_its_own_is_as_ordered() -> None:
+async def test_what_is_made_in_a_thread_is_as_ordered() -> None:
     order = CertificateOrder("ours", ("127.0.0.1", HOST), NOW, NOW + timedelta(days=1), None, NOW + timedelta(days=4))
     first = await make(order)
     assert first.authority is not None
@@ -125,10 +125,31 @@ async def test_what_cannot_be_made_is_told_without_the_key() -> None:
     assert "secret" not in str(error.value)
 
 
-def test_an_operator_does_not_keep_in_memory_what_makes_certificates() -> None:
-    program = "import sys, shared.runtime.process; print('cryptography' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+async def test_many_certificates_at_once_are_made_a_few_at_a_time_while_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signer, making, most, lock = signed()[0], 0, 0, threading.Lock()
+
+    def counted(order: CertificateOrder) -> Made:
+        nonlocal making, most
+        with lock:
+            making += 1
+            most = max(most, making)
+        time.sleep(0.01)
+        with lock:
+            making -= 1
+        return fulfil(order)
+
+    monkeypatch.setattr(ca, "fulfil", counted)
+    orders = [CertificateOrder(f"{n}", (HOST,), NOW, NOW + timedelta(days=1), signer, None) for n in range(32)]
+    everything = asyncio.gather(*(make(order) for order in orders))
+    ticks = 0
+    while not everything.done():
+        await asyncio.sleep(0.005)
+        ticks += 1
+    assert len({each.serving for each in everything.result()}) == 32
+    assert most == MAX_AT_ONCE
+    assert ticks > 5
 
 
 # Serving.

@@ -13,9 +13,8 @@ from shared.kubernetes.errors import Conflict, Forbidden
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import NotOurs
 from shared.pki import certs
-from shared.pki.ca import fulfil
+from shared.pki.ca import fulfil, make
 from shared.pki.rotation import CertificateOrder, Made
-from shared.pki.serving import make
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Patch, WriteSecret
 from shared.testing.harness.harness import NAMESPACE
@@ -116,7 +115,7 @@ async def test_a_certificate_that_cannot_be_made_is_trouble_that_is_told_and_tri
     assert await room.plan(write) == ["error"]
 
 
-async def test_a_client_alone_and_an_authority_alone_are_made_in_a_process_of_their_own() -> None:
+async def test_a_client_alone_and_an_authority_alone_are_made_in_a_thread() -> None:
     authority = (await make(AUTHORITY)).authority
     assert authority is not None
     made = await make(CertificateOrder("client", (), BEGINS, BEGINS + timedelta(days=1), authority, None, client=True))
