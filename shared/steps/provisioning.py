@@ -1,24 +1,19 @@
-"""What several databases need around their pods, as steps' answers: budget, certificates, Secrets, room. Pure."""
+"""What several databases need around their pods, as steps' answers: budget, Secrets, room. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
-from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import AGAIN
-from shared.pki.issuing import Issuing
 from shared.pki.secret_checks import INVALID, SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.status.verdict import Progress
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
-
-NEXT = timedelta(hours=1)
-"""A certificate that is due within it is looked at just then; else the usual look will do."""
 
 
 def keep_disruption_budget(wanted: Obj | None, budget: Obj | None) -> Step:
@@ -41,20 +36,6 @@ def keep(kind: Kind, wanted: Obj | None, found: Obj | None) -> Step:
     if wanted is not None:
         return Step.do(Apply(kind, wanted))
     return Step.do(Delete(kind, found)) if found is not None else PASS
-
-
-def keep_certificates(issuing: Issuing) -> Step:
-    """Certificates that the operator makes are there before servers need them, and new before the old ones end."""
-    try:
-        why, writes = issuing.next()
-    except NotOurs as error:
-        return Step.blocked("NotOurs", str(error))
-    if writes:
-        return Step.wait("IssuingCertificates", f"Certificates are made: {why}.", *writes)
-    due = issuing.due
-    if due is None or due - issuing.now > NEXT:
-        return PASS
-    return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
 
 
 def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetime], now: datetime) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
@@ -14,10 +15,10 @@ from operators.etcd.settings import Settings
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE
-from shared.pki import keyring
-from shared.pki.issuing import Issuing
+from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
+from shared.steps.certificates import Issuing, keep_certificates
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -40,16 +41,17 @@ def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Obse
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
-    own = resources.owner(resource, settings.operator)
-    if resource.spec.tls.mode == "certManager":
-        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
-    if resource.spec.tls.mode != "self":
-        return PASS
-    life = timedelta(seconds=settings.certificate_lifetime)
-    authority, found = resources.authority_secret(resource), seen.secrets.found
-    return provisioning.keep_certificates(
-        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life)
+    issuing = Issuing(
+        own=resources.owner(resource, settings.operator),
+        component=COMPONENT,
+        authority=resources.authority_secret(resource),
+        leaves=certificates.leaves(resource),
+        found=seen.secrets.found,
+        informed=_started_with(seen),
+        now=now,
+        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
+    return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
 
 def _started_with(seen: Observed) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.redis.api.engine_versions import Version
@@ -25,13 +26,13 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
 from shared.kubernetes.secrets import AGAIN, content_of, encoded
-from shared.pki import keyring
-from shared.pki.issuing import Issuing
-from shared.pki.keyring import fingerprint
+from shared.pki.rotation import DATABASES
 from shared.pki.secret_checks import SecretProblem
+from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.verdict import Progress
 from shared.steps import provisioning
+from shared.steps.certificates import Issuing, keep_certificates
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -211,16 +212,18 @@ def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSec
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
-    if resource.spec.tls.mode == "certManager":
-        return Step.do(*(Apply(keyring.CERTIFICATE, ordered) for ordered in certificates.ordered(resource, own)))
-    if resource.spec.tls.mode != "self":
-        return PASS
-    life, mounted = timedelta(seconds=settings.certificate_lifetime), seen.secrets.mounted
-    informed = fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
-    authority, found = resources.authority_secret(resource), seen.secrets.found
-    return provisioning.keep_certificates(
-        Issuing(own, COMPONENT, authority, certificates.leaves(resource), found, informed, now, life)
+    mounted = seen.secrets.mounted
+    issuing = Issuing(
+        own=own,
+        component=COMPONENT,
+        authority=resources.authority_secret(resource),
+        leaves=certificates.leaves(resource),
+        found=seen.secrets.found,
+        informed=fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else "",
+        now=now,
+        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
+    return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
 
 def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> tuple[str, WriteSecret | None]:

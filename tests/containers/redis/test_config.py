@@ -34,8 +34,7 @@ from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
-from shared.pki.certs import Pair
-from shared.pki.keyring import joined
+from shared.pki.certs import Pair, joined
 
 NOW = datetime.now(UTC)
 LIFE = timedelta(days=10)
