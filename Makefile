@@ -6,7 +6,7 @@ NODES    ?= 2#                                     nodes of the local cluster, 1
 CLUSTER  ?= auto#                                  auto, local, kind or current (what KUBECONFIG names)
 ARGS     ?=#                                       more arguments: flags of the operator for run, of pytest for test-*
 
-OPERATORS := $(patsubst operators/%/__main__.py,%,$(wildcard operators/*/__main__.py))
+OPERATORS := $(patsubst operators/%/operator.py,%,$(wildcard operators/*/operator.py))
 PYTHON    := .venv/bin/python
 KUBECTL   := .venv/bin/kubectl
 CLUSTERS  := $(PYTHON) -m e2e.cluster
@@ -130,6 +130,7 @@ manifests: .venv ## Write CRDs and their reference pages from each api.py, what 
 	@$(PYTHON) -m charts.values $(GENERATED)
 	@$(PYTHON) -m dashboards $(GENERATED)
 	@$(PYTHON) -m dashboards.rules $(GENERATED)
+	@$(PYTHON) -m docs $(GENERATED)
 
 charts: .venv ## Bring the charts' dependencies (all of this repository) into place
 	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dashboards.etcd import ETCD
-from dashboards.memcached import MEMCACHED
 from dashboards.model import Dashboard
 from dashboards.operators import OPERATORS
 from dashboards.overview import OVERVIEW
-from dashboards.redis import REDIS
+from dashboards.pages import BY_OPERATOR, PAGES
 
-DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, MEMCACHED, ETCD, REDIS, OPERATORS)
+DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, *(page.dashboard for page in PAGES), OPERATORS)
 
-SHIPPED = {
-    "etcd-operator": (ETCD, OPERATORS),
-    "memcached-operator": (MEMCACHED, OPERATORS),
-    "redis-operator": (REDIS, OPERATORS),
-    "platform": (OVERVIEW, OPERATORS),
+SHIPPED = {f"{name}-operator": (page.dashboard, OPERATORS) for name, page in BY_OPERATOR.items()} | {
+    "platform": (OVERVIEW, OPERATORS)
 }
 """What each chart brings. In the umbrella chart, its own copy of the operators' stands for those of its parts."""
 

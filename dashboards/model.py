@@ -211,3 +211,18 @@ class Dashboard:
     def panels(self) -> Iterator[Panel]:
         for row in self.rows:
             yield from row.panels
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPage:
+    """What one operator brings to the dashboards.
+
+    Attributes:
+        dashboard: the one of its kind.
+        traffic: in the overview, how much clients ask of its databases; None for nothing.
+        fullness: in the overview, how full they are; None for nothing.
+    """
+
+    dashboard: Dashboard
+    traffic: Graph | None = None
+    fullness: Graph | None = None

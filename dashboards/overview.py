@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dashboards import resources
 from dashboards.model import Column, Dashboard, Graph, Query, Row, Stat, Table, bad_from, good_from
+from dashboards.pages import PAGES
 from dashboards.promql import (
     ALL,
     KIND_NAME,
-    NAME,
-    OWNER,
-    SERVED,
+    KINDS,
     quantile,
     quiet,
     rate,
@@ -23,13 +22,14 @@ from dashboards.promql import (
 OPERATING = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
 """Labels of operators, wherever they run."""
 
-FIRING = 'ALERTS{alertstate="firing",cluster=~"$cluster",alertname=~"(Platform|Memcached|Etcd|Redis).+"}'
+_NAMES = "|".join(KINDS[kind].removeprefix("platform-").capitalize() for kind in KINDS)
+_LISTED = " and ".join(", ".join(f"{kind}s" for kind in KINDS).rsplit(", ", 1))
+FIRING = f'ALERTS{{alertstate="firing",cluster=~"$cluster",alertname=~"(Platform|{_NAMES}).+"}}'
 LEADERS = f"max by (cluster, name) ({select('leader_election_master_status', OPERATING)})"
 FAILED, DONE = (
     f"sum (rate({select('controller_runtime_reconcile_total', OPERATING, result)}[1h]))"
     for result in ('result="error"', 'result=~".+"')
 )
-USED = "Memory that items take, of what they may take, in the fullest server."
 
 NOW = Row(
     "Is everything well?",
@@ -56,7 +56,7 @@ NOW = Row(
         resources.servers_ready(ALL, "Servers"),
         Stat(
             title="Resources",
-            description="Memcacheds, EtcdClusters and RedisClusters that operators tell of.",
+            description=f"{_LISTED} that operators tell of.",
             unit="short",
             queries=(Query(f"count({resources.all_resources(ALL)})"),),
             none="none",
@@ -113,83 +113,8 @@ STATE = Row(
     ),
 )
 
-TRAFFIC = Row(
-    "What clients ask",
-    (
-        Graph(
-            title="memcached: commands",
-            none="no exporters",
-            description="Commands in a second, of caches with an exporter (spec.metrics).",
-            unit="reqps",
-            queries=(quiet(rate("memcached_commands_total", SERVED), NAME),),
-        ),
-        Graph(
-            title="etcd: calls",
-            none="no metrics",
-            description="Clients' calls in a second.",
-            unit="reqps",
-            queries=(quiet(rate("grpc_server_started_total", SERVED, 'grpc_service=~"etcdserverpb.*"'), NAME),),
-        ),
-        Graph(
-            title="Redis: commands",
-            none="no exporters",
-            description="Commands in a second, of clusters with an exporter (spec.metrics).",
-            unit="reqps",
-            queries=(quiet(rate("redis_commands_processed_total", SERVED), NAME),),
-        ),
-    ),
-)
-
-ROOM = Row(
-    "How full they are",
-    (
-        Graph(
-            title="memcached: memory",
-            none="no exporters",
-            description=f"{USED} A full cache evicts.",
-            unit="percentunit",
-            queries=(
-                quiet(
-                    f"max by ({OWNER}) ({select('memcached_current_bytes', SERVED)} / "
-                    f"{select('memcached_limit_bytes', SERVED)})",
-                    NAME,
-                ),
-            ),
-            thresholds=bad_from(0.9, 0.99),
-            most=1,
-        ),
-        Graph(
-            title="etcd: database",
-            none="no metrics",
-            description="Size of the largest member's database, of its quota. A full one takes no writes.",
-            unit="percentunit",
-            queries=(
-                quiet(
-                    f"max by ({OWNER}) ({select('etcd_mvcc_db_total_size_in_bytes', SERVED)} / "
-                    f"{select('etcd_server_quota_backend_bytes', SERVED)})",
-                    NAME,
-                ),
-            ),
-            thresholds=bad_from(0.8, 0.95),
-            most=1,
-        ),
-        Graph(
-            title="Redis: memory",
-            none="no maxmemory",
-            description="Memory used, of maxmemory, in the fullest node; none where there is no maxmemory.",
-            unit="percentunit",
-            queries=(
-                quiet(
-                    f"max by ({OWNER}) ({select('redis_memory_used_bytes', SERVED)} / "
-                    f"({select('redis_memory_max_bytes', SERVED)} > 0))",
-                    NAME,
-                ),
-            ),
-            thresholds=bad_from(0.8, 0.95),
-            most=1,
-        ),
-    ),
-)
+TRAFFIC = Row("What clients ask", tuple(page.traffic for page in PAGES if page.traffic is not None))
+ROOM = Row("How full they are", tuple(page.fullness for page in PAGES if page.fullness is not None))
 
 OPERATORS = Row(
     "The operators",
@@ -242,6 +167,6 @@ OVERVIEW = Dashboard(
     title="Platform / Overview",
     description="Every resource of the platform, whether it is well, and the way to its dashboard.",
     variables=variables("platform_resource_info", kinds=ALL),
-    marks=resources.marks(ALL),
+    marks=resources.marks_of(ALL),
     rows=(NOW, STATE, TRAFFIC, ROOM, OPERATORS),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import operators
 from dashboards.model import Query, Variable
 
 RESOURCE = 'cluster=~"$cluster",namespace=~"$namespace",name=~"$name"'
@@ -35,16 +36,18 @@ ID = "cluster, kind, namespace, name"
 OWNER = "cluster, namespace, app_kubernetes_io_instance"
 """The same of what servers tell."""
 
+EACH = f"{OWNER}, pod"
+"""The same, each server by itself."""
+
 POD = "{{namespace}}/{{pod}}"
 NAME = "{{namespace}}/{{app_kubernetes_io_instance}}"
 KIND_NAME = "{{kind}} {{namespace}}/{{name}}"
 
 KINDS = {
-    "Memcached": "platform-memcached",
-    "EtcdCluster": "platform-etcd",
-    "RedisCluster": "platform-redis",
+    operator.main.kind.name: f"platform-{operator.name}"
+    for operator in sorted(operators.installed(), key=lambda operator: operator.main.kind.group)
 }
-"""The dashboard of each kind, by its uid."""
+"""The dashboard of each operator's main kind, by its uid; in the order of their API groups."""
 
 ALL = "|".join(KINDS)
 
@@ -81,6 +84,25 @@ def rate(metric: str, labels: str, *more: str, by: str = OWNER) -> str:
     return f"sum by ({by}) (rate({select(metric, labels, *more)}[$__rate_interval]))"
 
 
+class Servers:
+    """The metrics of one kind of servers, whose names begin in the same way.
+
+    Args:
+        prefix: such as `etcd`.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __call__(self, metric: str, *more: str) -> str:
+        """A metric of the chosen servers, with further conditions on labels."""
+        return select(f"{self._prefix}_{metric}", SERVER, *more)
+
+    def rate(self, metric: str, *more: str, by: str = EACH) -> str:
+        """How much a counter grows in a second."""
+        return rate(f"{self._prefix}_{metric}", SERVER, *more, by=by)
+
+
 def quantile(share: float, metric: str, labels: str, *more: str, by: str) -> str:
     """The value of a histogram that a share of observations does not exceed."""
     buckets = rate(f"{metric}_bucket", labels, *more, by=f"{by}, le")
@@ -92,10 +114,14 @@ def beside(expr: str, metric: str) -> str:
     return f"({expr} and on (cluster, job, instance) {metric})"
 
 
-def dashboard_of(expr: str) -> str:
-    """With a label that names each resource's dashboard."""
-    for kind, uid in KINDS.items():
-        expr = f'label_replace({expr}, "dashboard", "{uid}", "kind", "{kind}")'
+def dashboard_of(expr: str, kinds: str) -> str:
+    """With a label that names each resource's dashboard.
+
+    Args:
+        kinds: a kind, or some with | between.
+    """
+    for kind in kinds.split("|"):
+        expr = f'label_replace({expr}, "dashboard", "{KINDS[kind]}", "kind", "{kind}")'
     return expr
 
 

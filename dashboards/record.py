@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from e2e.cluster import binaries, debian, processes
-from e2e.cluster.network import free_ports
+from e2e.cluster import binaries
+from e2e.cluster.machine import debian, processes
+from e2e.cluster.machine.network import free_ports
 from e2e.cluster.pki import Authority
-from e2e.cluster.redis_programs import EXPORTER
-from e2e.cluster.redis_servers import Redis
-from operators.redis.security.users import EXPORTER as EXPORTERS_USER
+from e2e.databases.redis_programs import EXPORTER
+from e2e.databases.redis_servers import Redis
+from operators.redis.objects.names import EXPORTER_USER as EXPORTERS_USER
 from operators.redis.security.users import Passwords
 
 SCRAPES = Path(__file__).parent / "scrapes"

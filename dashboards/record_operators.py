@@ -21,7 +21,7 @@ from typing import Any
 from dashboards.record import merged, running, scrape
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 
 Obj = dict[str, Any]
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from dashboards.model import BLUE, Column, Graph, Mappings, Mark, Query, Stat, Table, Timeline, bad_from, good_from
+from dashboards.model import (
+    BLUE,
+    Column,
+    Dashboard,
+    Graph,
+    Mappings,
+    Mark,
+    Query,
+    Row,
+    Stat,
+    Table,
+    Timeline,
+    bad_from,
+    good_from,
+)
 from dashboards.promql import (
     ID,
     KIND_NAME,
+    KINDS,
     RESOURCE,
     dashboard_of,
     quiet,
@@ -13,6 +28,7 @@ from dashboards.promql import (
     select,
     states,
     total,
+    variables,
 )
 
 DAY = 86400.0
@@ -40,6 +56,32 @@ YES: Mappings = (("1", "yes", "purple"), ("0", "no", "text"))
 UPGRADES = "Upgrading|Updating|SwitchingWorkload"
 FAILOVERS = "TakingOver|Replacing|ReplacingCorruptMember|Recovering|Promoting"
 """Reasons of events, which docs/runbook.md tells of."""
+
+
+def page(
+    kind: str,
+    title: str,
+    description: str,
+    now: Row,
+    *rows: Row,
+    metric: str = "platform_resource_info",
+    marks: tuple[Mark, ...] = (),
+) -> Dashboard:
+    """The dashboard of one kind: what holds now, its resources, and rows of its own.
+
+    Args:
+        title: after "Platform / ".
+        metric: one that each of its servers has.
+        marks: further ones than those of every kind.
+    """
+    return Dashboard(
+        uid=KINDS[kind],
+        title=f"Platform / {title}",
+        description=description,
+        variables=variables(metric, kinds=kind),
+        marks=(*marks_of(kind), *marks),
+        rows=(now, Row("Resources", (table(kind, height=6), readiness(kind))), *rows),
+    )
 
 
 def all_resources(kinds: str) -> str:
@@ -124,7 +166,7 @@ def table(kinds: str, *, height: int = 8) -> Table:
         description="Each resource as its status tells of it; a name leads to its dashboard.",
         unit="string",
         queries=(
-            Query(dashboard_of(version)),
+            Query(dashboard_of(version, kinds)),
             Query(f"{condition} == 1"),
             quiet(f"{states('platform_resource_phase', kinds, by='phase')} == 1"),
             Query(states("platform_resource_ready_replicas", kinds)),
@@ -179,7 +221,7 @@ def replicas(kinds: str, noun: str) -> Graph:
     )
 
 
-def marks(kinds: str) -> tuple[Mark, ...]:
+def marks_of(kinds: str) -> tuple[Mark, ...]:
     """Scales, upgrades, failovers and what went wrong, of the resources on a page."""
     controllers = "|".join(kind.lower() for kind in kinds.split("|"))
     return (

@@ -22,9 +22,9 @@ from dashboards.render.prometheus import Prometheus as Api
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from e2e.scenarios.commands import RELEASE, SYSTEM, Helm, Kubectl, Refused
-from e2e.scenarios.prometheus import Prometheus, job_of
-from e2e.scenarios.release import Release
+from e2e.scenarios.support.commands import RELEASE, SYSTEM, Helm, Kubectl, Refused
+from e2e.scenarios.support.prometheus import Prometheus, job_of
+from e2e.scenarios.support.release import Release
 
 GENERATED = REPOSITORY / "dashboards" / "generated"
 ACCOUNT = "pictures"

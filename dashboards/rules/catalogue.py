@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from dashboards.rules import etcd, memcached, redis
+import operators
+from dashboards.rules.model import RuleSet
+from shared.runtime.operator import load
 
-RULES = {rules.operator: rules for rules in (etcd.RULES, memcached.RULES, redis.RULES)}
+RULES: dict[str, RuleSet] = {
+    operator.name: load(operator.alerts) for operator in operators.installed() if operator.alerts
+}

@@ -22,7 +22,7 @@ from e2e.bench.redis_measures import Creation, Figures, Loss, Moves, Side, figur
 from e2e.bench.redis_rounds import Bench
 from e2e.bench.telling import carry_out, goals_table
 from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.redis_servers import NEWEST, OLDEST, Redis
+from e2e.databases.redis_servers import NEWEST, OLDEST, Redis
 
 RESULT = REPOSITORY / ".bench" / "redis.json"
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 
 from e2e.bench.redis_measures import Creation, Loss
 from e2e.bench.resources import Resources
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import until
 from e2e.scenarios.redis.cluster import SMALL, VOLUMES, Cluster
 from e2e.scenarios.redis.session import FAILURES, PORT, Access, Address, Client
 from e2e.scenarios.redis.versions import REDIS_8
-from operators.redis.topology.slots import key_slot
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import until
+from operators.redis.slots.hash_slots import key_slot
 
 NODES, MASTERS = 6, 3
 

@@ -11,12 +11,14 @@ import json
 import sys
 import time
 
-from operators.redis.client.commands import MoveSlots, execute
+from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import RedisError
 from operators.redis.client.node_inspection import look
-from operators.redis.client.server import Access, Endpoint, RedisError
-from operators.redis.topology.slot_planner import balanced, remaining
-from operators.redis.topology.slots import Slots
+from operators.redis.client.server import Access, Endpoint
+from operators.redis.migration.commands import MoveSlots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import balanced, remaining
 
 
 async def run(nodes: dict[str, Endpoint], masters: list[str]) -> float:

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from e2e.bench.redis_measures import Race, Side
 from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.redis_servers import Cluster
+from e2e.databases.redis_servers import Cluster
 from e2e.scenarios.redis.clients import Load
-from operators.redis.topology.slots import SLOTS, key_slot
+from operators.redis.slots.hash_slots import SLOTS, key_slot
 
 VALUE = b"x" * 100
 

@@ -15,9 +15,9 @@ from kubernetes import client, config
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import KUBECONFIG
-from e2e.scenarios.commands import Kubectl
-from e2e.scenarios.load import watched
-from e2e.scenarios.resource import Resource, conditions
+from e2e.scenarios.support.commands import Kubectl
+from e2e.scenarios.support.load import watched
+from e2e.scenarios.support.resource import Resource, conditions
 
 LOOK = 0.02
 """Seconds between two looks at a status."""

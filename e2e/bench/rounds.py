@@ -20,7 +20,7 @@ from e2e.cluster.errors import ClusterError
 from operators.memcached.api.resource import API
 from shared.api.crd import to_dict
 from shared.kubernetes.kinds import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
-from shared.kubernetes.transport import BURST
+from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE
 
 NAMESPACE = "default"
 OWNED = (SERVICE, DEPLOYMENT)
@@ -206,7 +206,7 @@ async def _bare(server: Server, wanted: list[str], recorded: Recorded, advance: 
     uids = {recorded.uids[name]: uid for name, uid in now.items()}
     requests = [replay(write, uids) for write in recorded.of(set(wanted))]
     user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # whose requests are written down, too
-    async with Bare.of(server.plane, BURST, user) as client:
+    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, user) as client:
         used = time.process_time()
         writing, _ = await client.send(requests, advance)
         used = time.process_time() - used

@@ -12,10 +12,10 @@ from pathlib import Path
 from signal import SIGTERM
 
 from e2e.bench.measures import Buckets
-from e2e.cluster import processes
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
-from e2e.cluster.processes import Process
+from e2e.cluster.machine import processes
+from e2e.cluster.machine.network import free_ports
+from e2e.cluster.machine.processes import Process
 
 USER = "bench-operator"
 QUEUE_WAIT = re.compile(r'^workqueue_queue_duration_seconds_bucket\{.*le="([^"]+)".*\} (\S+)$', re.MULTILINE)

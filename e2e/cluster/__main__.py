@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster import binaries, cluster, images, release, snapshot, targets, teardown
+from e2e.cluster import binaries, cluster, images, release, targets, teardown
 from e2e.cluster.cluster import Cluster, kubectl
 from e2e.cluster.console import Steps
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import snapshot
 from e2e.cluster.paths import KUBECONFIG
 from e2e.cluster.record import Record, changing
 from e2e.cluster.targets import Target

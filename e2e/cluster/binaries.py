@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE
 
 GO = Path(__file__).parent / "go"

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import host, images, network, node, processes, snapshot, teardown, volumes
-from e2e.cluster.commands import run
+from e2e.cluster import images, node, teardown, volumes
 from e2e.cluster.console import Steps
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.network import NodeAddress
+from e2e.cluster.machine import host, network, processes, snapshot
+from e2e.cluster.machine.commands import run
+from e2e.cluster.machine.network import NodeAddress
 from e2e.cluster.node import Node
 from e2e.cluster.paths import KUBECONFIG, STATE
 from e2e.cluster.record import Record

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster import binaries, processes
-from e2e.cluster.network import SERVICE_RANGE, first_address, free_ports
+from e2e.cluster import binaries
+from e2e.cluster.machine import processes
+from e2e.cluster.machine.network import SERVICE_RANGE, first_address, free_ports
+from e2e.cluster.machine.processes import Process
 from e2e.cluster.pki import Authority, Pair
-from e2e.cluster.processes import Process
 
 
 class ControlPlane:

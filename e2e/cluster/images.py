@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from e2e.cluster import binaries, debian, redis_programs
-from e2e.cluster.commands import run, succeeds
+from e2e.cluster import binaries
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import debian
+from e2e.cluster.machine.commands import run, succeeds
 from e2e.cluster.node import PAUSE_IMAGE
 from e2e.cluster.paths import CACHE, REPOSITORY
+from e2e.databases import redis_programs
 
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"

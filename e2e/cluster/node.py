@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import binaries, cgroups, processes
-from e2e.cluster.commands import run
+from e2e.cluster import binaries
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import POD_RANGE, SERVICE_RANGE, NodeAddress, first_address, plug_in
-from e2e.cluster.processes import Process
+from e2e.cluster.machine import cgroups, processes
+from e2e.cluster.machine.commands import run
+from e2e.cluster.machine.network import POD_RANGE, SERVICE_RANGE, NodeAddress, first_address, plug_in
+from e2e.cluster.machine.processes import Process
 
 PAUSE_IMAGE = "platform/pause:1"
 CLUSTER_DNS = str(first_address(SERVICE_RANGE).rpartition(".")[0] + ".10")

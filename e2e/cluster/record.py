@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from e2e.cluster.machine.processes import Process
 from e2e.cluster.paths import CACHE, RUN
-from e2e.cluster.processes import Process
 
 _FILE = RUN / "record.json"
 

@@ -9,9 +9,9 @@ import yaml
 
 from e2e.cluster import binaries
 from e2e.cluster.cluster import kubectl
-from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.images import digest
+from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import REPOSITORY
 
 RELEASE = "platform"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cluster import images
-from e2e.cluster.commands import run, succeeds
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine.commands import run, succeeds
 from e2e.cluster.paths import KUBECONFIG, STATE
 
 KIND_CLUSTER = "platform"

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from e2e.cluster import cgroups, host, network, processes
-from e2e.cluster.commands import run
+from e2e.cluster.machine import cgroups, host, network, processes
+from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import RUN, STATE
 from e2e.cluster.record import Record
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from e2e.cluster import processes
 from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.machine import processes
+from e2e.cluster.machine.processes import Process
 from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.processes import Process
 from shared.kubernetes.quantity import parse_quantity
 
 PROVISIONER = "example.com/directories"

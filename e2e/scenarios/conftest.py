@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.scenarios.commands import ROOT, SYSTEM, Helm, Kubectl
-from e2e.scenarios.operator import Account, Operator
-from e2e.scenarios.release import Release
+from e2e.scenarios.support.commands import ROOT, SYSTEM, Helm, Kubectl
+from e2e.scenarios.support.operator import Account, Operator
+from e2e.scenarios.support.release import Release
 
 
 @pytest.fixture(scope="session")

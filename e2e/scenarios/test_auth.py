@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pymemcache.exceptions import MemcacheClientError
 
-from e2e.scenarios.clients import Access, Names, users
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.resource import condition, uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Access, Names, users
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import condition, uids
 
 LOGIN = ("app", "first-secret")
 COMMANDS = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.resource import is_evicted
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import is_evicted
 
 
 def test_a_drain_takes_one_server_at_a_time(kubectl: Kubectl) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.load import Memcacheds, Pulse, watched
-from e2e.scenarios.operator import CONTAINER, Operator
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.load import Memcacheds, Pulse, watched
+from e2e.scenarios.support.operator import CONTAINER, Operator
 
 
 @pytest.fixture

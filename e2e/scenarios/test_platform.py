@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.scenarios.commands import RELEASE, ROOT, Helm, Kubectl, run, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import Operator
-from e2e.scenarios.release import WAITING, Release
-from e2e.scenarios.resource import uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.commands import RELEASE, ROOT, Helm, Kubectl, run, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.release import WAITING, Release
+from e2e.scenarios.support.resource import uids
 
 RELEASED = ROOT / "tests" / "released"
 BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")

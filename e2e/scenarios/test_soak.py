@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from e2e.cluster.pki import Authority
-from e2e.scenarios.clients import Access, Names, tls_client, tls_secret, users
-from e2e.scenarios.commands import Kubectl, Refused, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import Operator
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret, users
+from e2e.scenarios.support.commands import Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
 
 ROUNDS = 30
 LOGIN = ("app", "secret")

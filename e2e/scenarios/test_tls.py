@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.pki import Authority, Pair
-from e2e.scenarios.clients import Access, Names, tls_client, tls_secret
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.resource import uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import uids
 
 Trusting = Callable[..., Access]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.scenarios.commands import Kubectl, Refused, until
-from e2e.scenarios.load import Callers, Memcacheds
-from e2e.scenarios.memcached import Memcached
-from e2e.scenarios.operator import Operator
-from e2e.scenarios.release import Release
-from e2e.scenarios.resource import condition, uids
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.commands import Kubectl, Refused, until
+from e2e.scenarios.support.load import Callers, Memcacheds
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.release import Release
+from e2e.scenarios.support.resource import condition, uids
 
 CRD = "memcacheds.cache.example.com"
 RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"

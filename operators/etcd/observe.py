@@ -9,9 +9,9 @@ from functools import cached_property
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, Progress
-from operators.etcd.membership.bootstrap import REFUSED
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import CONTAINER
+from operators.etcd.objects import names
+from operators.etcd.objects.bootstrap import REFUSED
+from operators.etcd.objects.names import CONTAINER
 from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
@@ -65,6 +65,21 @@ class Instance:
         """Whether etcd's process is there, as far as the kubelet last said; it may answer nobody all the same."""
         container = container_status(self.pod_obj, CONTAINER)
         return self.ready or "running" in (container.get("state") or {})
+
+    @property
+    def db_size(self) -> int:
+        """Bytes of its database; 0 if it did not answer."""
+        return self.status.db_size if self.status else 0
+
+    @property
+    def db_free(self) -> int:
+        """Bytes of its database that are not in use."""
+        return self.status.db_size - self.status.db_in_use if self.status else 0
+
+    @property
+    def volume_leaving(self) -> bool:
+        """Whether its volume is being deleted, and waits for the pod."""
+        return self.volume is not None and "deletionTimestamp" in self.volume["metadata"]
 
     @property
     def vacated(self) -> bool:
@@ -237,6 +252,12 @@ def has_empty_data_dir(pod: Obj | None) -> bool:
     return REFUSED in (ended.get("message") or "")
 
 
+def endpoint(resource: EtcdCluster, place: Instance) -> Endpoint:
+    """Where the operator asks the member at a place; its pod has an address."""
+    address = place.pod.address if place.pod else ""
+    return Endpoint(place.name, address, names.host(resource, place.name), names.CLIENT_PORT)
+
+
 def endpoints(resource: EtcdCluster, seen: Observed) -> tuple[Endpoint, ...]:
     """Where the cluster is asked for a change: its healthy voters, the leader first."""
-    return tuple(resources.endpoint(resource, place) for place in seen.healthy_voters)
+    return tuple(endpoint(resource, place) for place in seen.healthy_voters)

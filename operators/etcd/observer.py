@@ -13,18 +13,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
+from operators.etcd import observe
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import view
-from operators.etcd.client.server import Connect, Denied, EndpointStatus, EtcdError, HashKV, Member, Members, Server
-from operators.etcd.membership.bootstrap import SEED
+from operators.etcd.client.errors import Denied, EtcdError
+from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Member, Members, Server
+from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import COMPONENT, DATA
+from operators.etcd.objects import names
+from operators.etcd.objects.bootstrap import SEED, successor
+from operators.etcd.objects.names import COMPONENT, DATA
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.security.secrets import read
-from operators.etcd.steps.corruption import suspected
 from operators.etcd.steps.credentials import former
-from operators.etcd.steps.quorum_recovery import successor
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
@@ -88,12 +89,12 @@ def _member_number(resource: EtcdCluster, pod: Obj) -> int | None:
     labels = pod["metadata"].get("labels") or {}
     if labels.get(ownership.COMPONENT) != COMPONENT:
         return None
-    return resources.number_of(resource, pod["metadata"]["name"])
+    return names.number_of(resource, pod["metadata"]["name"])
 
 
 def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
     name = volume["metadata"]["name"]
-    return resources.number_of(resource, name.removeprefix(f"{DATA}-")) if name.startswith(f"{DATA}-") else None
+    return names.number_of(resource, name.removeprefix(f"{DATA}-")) if name.startswith(f"{DATA}-") else None
 
 
 def _expected(resource: EtcdCluster, seen: Observed) -> int:
@@ -102,8 +103,8 @@ def _expected(resource: EtcdCluster, seen: Observed) -> int:
 
 
 def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
-    name = resources.member_name(resource, number)
-    pod = Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None
+    name = names.member_name(resource, number)
+    pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
     holder = volume if resource.spec.storage.medium == "Volume" else pod_obj
     return Instance(
         number,
@@ -121,7 +122,7 @@ def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj 
 async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
     """Connections to every pod that has an address; nothing is sent yet."""
     servers = {
-        place.number: connect(resources.endpoint(resource, place), seen.secrets.access)
+        place.number: connect(observe.endpoint(resource, place), seen.secrets.access)
         for place in seen.places
         if place.pod and place.pod.address
     }
@@ -187,7 +188,7 @@ def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Obser
     by_number: dict[int, Member] = {}
     for member in found.members:
         for url in member.peer_urls:
-            if (number := resources.number_of(resource, url)) is not None:
+            if (number := names.number_of(resource, url)) is not None:
                 by_number[number] = member
     places = {place.number: place for place in seen.places}
     for number in by_number.keys() - places.keys():
@@ -270,11 +271,11 @@ async def _looked_at(resource: EtcdCluster, seen: Observed, place: Instance, kub
         )
     if seen.lost(place) and not place.empty_data_dir:
         kind, name = (
-            (PERSISTENT_VOLUME_CLAIM, resources.volume_name(resource, place.number)) if in_volume else (POD, place.name)
+            (PERSISTENT_VOLUME_CLAIM, names.volume_name(resource, place.number)) if in_volume else (POD, place.name)
         )
         return _with_holder(place, await _live(kube, kind, resource.namespace, name), in_volume=in_volume)
     if in_volume and place.volume is None and _may_come(resource, seen, place):
-        name = resources.volume_name(resource, place.number)
+        name = names.volume_name(resource, place.number)
         return _with_holder(place, await _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True)
     return place
 

@@ -11,29 +11,22 @@ from functools import partial
 
 from operators.etcd import status
 from operators.etcd.api.resource import EtcdCluster, validate
+from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import recovery_pod
-from operators.etcd.backup.restore import restore_data
-from operators.etcd.backup.schedule import failing, schedule_backups
-from operators.etcd.membership.changes import (
-    SOON,
-    admit_clients,
-    close_begun,
-    drop_leavings,
-    grow_by_one,
-    promote_learner,
-    refuse_strangers,
-    replace_lost_member,
-    shrink_by_one,
-)
-from operators.etcd.membership.layout import layout, record_cluster, refuse_foreign_volumes
+from operators.etcd.membership.layout import layout
 from operators.etcd.membership.raft_log import unreadable
+from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
-from operators.etcd.objects import resources
 from operators.etcd.observe import Observed
 from operators.etcd.settings import Settings
+from operators.etcd.steps.backup_schedule import failing, schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import keep_auth, require_entry
+from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_strangers
+from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
+from operators.etcd.steps.member_pods import admit_clients, close_begun
+from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
     grow_volumes,
     keep_disruption_budget,
@@ -43,6 +36,9 @@ from operators.etcd.steps.provisioning import (
     require_secrets,
 )
 from operators.etcd.steps.quorum_recovery import RECOVERING, executing, recover_quorum, replicas
+from operators.etcd.steps.recording import record_cluster
+from operators.etcd.steps.removal import drop_leavings, replace_lost_member
+from operators.etcd.steps.restore import restore_data
 from operators.etcd.steps.rolling_update import (
     outdated,
     permitted,
@@ -52,6 +48,7 @@ from operators.etcd.steps.rolling_update import (
     roll_outdated_pods,
     who_is_down,
 )
+from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Plan, Step, StepOf, follow, refuse
 from shared.status.deadlines import Deadline
@@ -77,7 +74,8 @@ class Planner:
 
     def plan(self, resource: EtcdCluster, seen: Observed, now: datetime) -> Plan:
         """The chain's answer, with the status that tells it."""
-        actions, verdict, requeue = follow(self._steps(), resource, seen, now)
+        facts = Assessment.of(resource, seen)
+        actions, verdict, requeue = follow(self._steps(), resource, facts, now)
         phase = _PHASES.get(verdict.progress) or _movement(resource, seen)
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=f"{_count(resource, seen)}. {failing(seen)}".strip())
@@ -89,9 +87,9 @@ class Planner:
         if deadline := self._deadline(phase):
             verdict, left = deadline.judge(resource.obj, verdict, now)
             requeues += [left] if left is not None else []
-        return Plan(actions, verdict, status.report(self.settings, resource, seen, now, phase), min(requeues))
+        return Plan(actions, verdict, status.report(self.settings, resource, facts, now, phase), min(requeues))
 
-    def _steps(self) -> tuple[StepOf[EtcdCluster, Observed], ...]:
+    def _steps(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
         settings = self.settings
         return (
             hold_while_paused,  # a person works on it: report, touch nothing
@@ -133,13 +131,13 @@ class Planner:
 
         While an upgrade is refused it keeps the image that members have; so that healing goes on meanwhile.
         """
-        own = resources.owner(resource, self.settings.operator)
+        own = names.owner(resource, self.settings.operator)
         wanted, follows = permitted(resource, seen), layout(resource, seen)
         image = wanted.image_reference(self.settings.image_repository)
         pod = template.pod(wanted, own, image, follows.start, seen.secrets, quota(wanted, seen))
         stopped = replicas(resource, seen)
         count = follows.replicas if stopped is None else stopped
-        made = resources.stateful_set(wanted, own, pod, count, seen.stateful_set)
+        made = stateful_set.stateful_set(wanted, own, pod, count, seen.stateful_set)
         # An old wish could take members' pods away, or let an empty disk begin.
         return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
@@ -170,10 +168,13 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     ready = [place for place in seen.places if place.ready]
     if seen.members is not None or not resource.recorded_cluster_id or seen.answering or not ready:
         return PASS
-    names, error = ", ".join(place.name for place in ready), next((place.error for place in ready if place.error), "")
+    ready_pods, error = (
+        ", ".join(place.name for place in ready),
+        next((place.error for place in ready if place.error), ""),
+    )
     why = f": {error.rstrip('.')}" if error else ""
     message = (
-        f"{names}: ready, says Kubernetes, and yet no member answers the operator{why}. "
+        f"{ready_pods}: ready, says Kubernetes, and yet no member answers the operator{why}. "
         "Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods reach port 2379 of theirs."
     )
     return Step((), Progress.WAITING, UNREACHABLE, message, warning=True, requeue=POLL)
@@ -194,7 +195,7 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
     troubled = bool(failing) or phase == DEGRADED
     message = " ".join(part for part in told if part)
     reason = "MemberFailing" if failing else phase
-    return Step.progressing(reason, message, warning=troubled, requeue=BUSY if troubled else SOON)
+    return Step.progressing(reason, message, warning=troubled, requeue=BUSY if troubled else MEMBERSHIP_POLL_SECONDS)
 
 
 def _complete(resource: EtcdCluster, seen: Observed) -> bool:

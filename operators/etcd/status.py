@@ -12,15 +12,16 @@ from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
-from operators.etcd.backup.restore import restore_status
-from operators.etcd.backup.schedule import backup_status
+from operators.etcd.assessment import Assessment
 from operators.etcd.membership import raft_log
 from operators.etcd.membership.layout import recorded_disk
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import COMPONENT
+from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.settings import Settings
 from operators.etcd.steps import maintenance, quorum_recovery
+from operators.etcd.steps.backup_schedule import backup_status
+from operators.etcd.steps.restore import restore_status
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 
@@ -28,7 +29,7 @@ NOISE = 0.1
 """Part of a size by which it must differ from what was told before it is told anew."""
 
 
-def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime, phase: str) -> Obj:
+def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
     """The whole status, but its conditions."""
     members = _members(resource, seen)
     cluster_id = _cluster_id(resource, seen)
@@ -43,11 +44,11 @@ def report(settings: Settings, resource: EtcdCluster, seen: Observed, now: datet
         "image": resource.image_reference(settings.image_repository),
         "members": members,
         "endpoints": [
-            resources.client_url_of(resource, place.name)
+            names.client_url_of(resource, place.name)
             for place in sorted(seen.healthy_voters, key=lambda place: place.number)
             if place.ready
         ],
-        "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),
+        "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
         "recovery": quorum_recovery.report(resource, seen),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
         "restore": restore_status(resource, seen),
@@ -106,7 +107,7 @@ def _told(size: int | None, before: int | None) -> int | None:
 def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
     """The recorded one, for ever; or that of the cluster that a recovery made in its place."""
     known, found = resource.recorded_cluster_id, seen.cluster_id
-    if found and (not known or found == quorum_recovery.successor(resource)):
+    if found and (not known or found == bootstrap.successor(resource)):
         known = found
     return f"{known:016x}" if known else None
 

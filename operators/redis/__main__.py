@@ -1,64 +1,10 @@
-"""Wires the rooms of the redis operator and runs it: `python -m operators.redis --help`."""
+"""Runs the redis operator: `python -m operators.redis --help`."""
 
 from __future__ import annotations
 
-from functools import partial
-
-import operators
-from operators.redis.api import resource
-from operators.redis.client import connection
-from operators.redis.client.commands import execute
-from operators.redis.client.server import Connect
-from operators.redis.observe import Observed
-from operators.redis.observer import observer
-from operators.redis.plan import Planner
-from operators.redis.resource_metrics import states
-from operators.redis.settings import Settings
-from shared.cli.main import main
-from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
-from shared.runtime import process
-from shared.runtime.controller import Controller
-from shared.runtime.options import Options
-
-
-def settings_of(options: Options) -> Settings:
-    """What options give to plans."""
-    return Settings(
-        options.operator_name,
-        options.image_repository,
-        create_timeout=options.create_timeout,
-        upgrade_timeout=options.upgrade_timeout,
-        certificate_lifetime=options.certificate_lifetime,
-        password_overlap=options.password_overlap,
-    )
-
-
-def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
-    """The rooms of a RedisCluster, put together.
-
-    Args:
-        connect: to a node's server.
-    """
-    return Controller(
-        operator=options.operator_name,
-        kind=resource.API.kind,
-        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
-        parse=resource.RedisCluster.parse,
-        observe=observer(connect),
-        plan=Planner(settings_of(options)).plan,
-        call=partial(execute, connect),
-        states=states,
-        certificate_ends=lambda seen: seen.secrets.expires.values(),
-    )
-
-
-OPERATOR = process.Operator(
-    name="redis-operator",
-    image_repository="redis",
-    crds=(resource.API,),
-    controllers=lambda options: (clusters(options),),
-    admissions=(resource.ADMISSION,),
-)
-
 if __name__ == "__main__":
-    main(OPERATOR, package=operators)
+    import operators
+    from operators.redis.operator import OPERATOR
+    from shared.cli.main import main
+
+    main(OPERATOR, operators.installed)

@@ -11,7 +11,8 @@ from contextlib import AsyncExitStack
 
 from operators.redis.api.resource import API
 from operators.redis.client.connection import connect
-from operators.redis.client.server import Access, Endpoint, Refused, Server, Unreachable
+from operators.redis.client.errors import Refused, Unreachable
+from operators.redis.client.server import Access, Endpoint, Server
 from shared.cli import check
 from shared.cli.check import Check, Failed, NotYet
 from shared.kubernetes.kinds import Obj

@@ -17,13 +17,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.client.errors import Denied, RedisError
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Connect, Denied, RedisError
-from operators.redis.objects import resources
+from operators.redis.client.server import Connect
+from operators.redis.instance import Instance, endpoint
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
-from operators.redis.objects.resources import COMPONENT
-from operators.redis.observe import ConfigTemplate, Instance, Observed
+from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.security.secrets import read
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
@@ -63,7 +65,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
-        config_map=cache.get(CONFIG_MAP, key.namespace, resources.config_name(resource)),
+        config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
         secrets=secrets,
         config=config,
         former=resource.former_nodes,
@@ -72,9 +74,9 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     volumes = {
         number: volume
         for volume in cache.owned(PERSISTENT_VOLUME_CLAIM, key)
-        if (number := resources.volume_number(resource, volume["metadata"]["name"])) is not None
+        if (number := names.volume_number(resource, volume["metadata"]["name"])) is not None
     }
-    recorded = {resources.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
+    recorded = {names.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
     numbers = {*range(_expected(resource, seen)), *pods, *volumes, *recorded}
     places = tuple(
         _place(resource, number, pods.get(number), volumes.get(number))
@@ -106,7 +108,7 @@ def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
     labels = pod["metadata"].get("labels") or {}
     if labels.get(ownership.COMPONENT) != COMPONENT:
         return None
-    return resources.number_of(resource, pod["metadata"]["name"])
+    return names.number_of(resource, pod["metadata"]["name"])
 
 
 def _expected(resource: RedisCluster, seen: Observed) -> int:
@@ -115,8 +117,8 @@ def _expected(resource: RedisCluster, seen: Observed) -> int:
 
 
 def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
-    name = resources.node_name(resource, number)
-    pod = Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None
+    name = names.node_name(resource, number)
+    pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
     place = Instance(
         number,
         name,
@@ -151,7 +153,7 @@ async def _hear(connect: Connect, resource: RedisCluster, seen: Observed) -> Obs
 
 async def _ask(connect: Connect, resource: RedisCluster, seen: Observed, place: Instance) -> NodeReport | RedisError:
     """What one node says, or why it does not."""
-    server = connect(resources.endpoint(resource, place), seen.secrets.access)
+    server = connect(endpoint(resource, place), seen.secrets.access)
     try:
         return await look(server)
     except RedisError as error:
@@ -184,7 +186,7 @@ async def _looked_at(resource: RedisCluster, place: Instance, reachable: Counter
             place = dataclasses.replace(place, said=None, error=ELSEWHERE)
     if place.recorded and place.recorded.disk and place.disk != place.recorded.disk:
         kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD
-        name = resources.volume_name(resource, place.number) if resource.has_storage else place.name
+        name = names.volume_name(resource, place.number) if resource.has_storage else place.name
         return _with_holder(resource, place, await _live(kube, kind, resource.namespace, name))
     return place
 

@@ -10,12 +10,15 @@ from datetime import datetime
 from functools import partial
 
 from operators.redis import status
-from operators.redis.api.resource import RedisCluster, validate
+from operators.redis.api.admission import validate
+from operators.redis.api.resource import RedisCluster
+from operators.redis.instance import Instance
+from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
-from operators.redis.objects import resources
-from operators.redis.objects.resources import CONFIG_MARK
-from operators.redis.observe import Instance, Observed
+from operators.redis.objects.names import CONFIG_MARK
+from operators.redis.observe import Observed
 from operators.redis.settings import Settings
+from operators.redis.slots.placement import violations
 from operators.redis.steps import rebalance
 from operators.redis.steps.bootstrap import form, why_away
 from operators.redis.steps.credentials import keep_users, renew_certificates, require_entry
@@ -51,6 +54,7 @@ from operators.redis.steps.rolling_update import (
     restart_broken,
     roll_outdated,
 )
+from operators.redis.steps.rollout_markers import made_with
 from operators.redis.steps.scale_down import drop_volumes, replicas
 from operators.redis.steps.scaling import (
     hand_over,
@@ -60,7 +64,6 @@ from operators.redis.steps.scaling import (
     pair_replicas,
     staying,
 )
-from operators.redis.topology.placement import violations
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Plan, Step, StepOf, follow, refuse
@@ -149,11 +152,11 @@ class Planner:
 
         While a version is refused it keeps the image that nodes have; so that healing goes on meanwhile.
         """
-        own, runs = resources.owner(resource, self.settings.operator), permitted(resource, seen)
+        own, runs = names.owner(resource, self.settings.operator), permitted(resource, seen)
         image = runs.image_reference(self.settings.image_repository)
-        pod = template.pod(runs, own, image, seen.secrets, config_digest(runs, seen))
-        pod["metadata"]["annotations"][CONFIG_MARK] = config_mark(runs, seen)
-        made = resources.stateful_set(runs, own, pod, replicas(resource, seen, now), seen.stateful_set)
+        marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
+        pod = template.pod(runs, own, image, marks, config_digest(runs, seen))
+        made = stateful_set.stateful_set(runs, own, pod, replicas(resource, seen, now), seen.stateful_set)
         # An old wish could take nodes' pods away.
         return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operators.redis.api.status import recorded_nodes
-from operators.redis.topology.slots import SLOTS, Slots
+from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import PORT
-from operators.redis.objects import resources
-from operators.redis.objects.resources import COMPONENT
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
+from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
 from operators.redis.steps.membership_repair import recorded_node
@@ -52,8 +53,8 @@ def report(
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
-        "selector": selector_text(resources.owner(resource, settings.operator).selector(COMPONENT)),
-        "endpoints": [f"{resources.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
+        "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
+        "endpoints": [f"{names.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -79,7 +80,7 @@ def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datet
         "type": before.get("type", "master"),
         "masterNodeId": before.get("masterNodeId"),
         "nodeId": known[0] if known else None,
-        "domainName": resources.domain_name(resource, place.name),
+        "domainName": names.domain_name(resource, place.name),
         "slots": before.get("slots"),
         "hostname": place.host or None,
         "hostIP": (pod.get("status") or {}).get("hostIP"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from types import ModuleType
+from collections.abc import Callable, Iterable
 
 from shared.api import crd, reference
 from shared.cli import list_operators
@@ -13,20 +13,21 @@ from shared.cli.options import parse_options
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.observability import logs, tracing
+from shared.runtime.operator import Operator
 from shared.runtime.options import Options
-from shared.runtime.process import Operator, Process
+from shared.runtime.process import Process
 
 log = logging.getLogger(__name__)
 
 
-def main(operator: Operator, package: ModuleType) -> None:
+def main(operator: Operator, installed: Callable[[], Iterable[Operator]]) -> None:
     """Run an operator until it is told to stop; the process's exit code says whether it could.
 
     Args:
-        package: where operators are, for --known-operators.
+        installed: the operators of this installation, for --known-operators.
     """
-    options = parse_options(operator.name, operator.image_repository)
-    if printed := _printed(operator, package, options):
+    options = parse_options(operator.process_name, operator.image_repository, flags=operator.flags)
+    if printed := _printed(operator, installed, options):
         sys.stdout.write(printed)
         return
     logs.configure(options.log_level, options.log_format)
@@ -37,14 +38,14 @@ def main(operator: Operator, package: ModuleType) -> None:
         sys.exit(1)
 
 
-def _printed(operator: Operator, package: ModuleType, options: Options) -> str:
+def _printed(operator: Operator, installed: Callable[[], Iterable[Operator]], options: Options) -> str:
     """What is asked for instead of running; empty if nothing is."""
     if options.known_operators:
-        return list_operators.table(package)
+        return list_operators.table(installed())
     if options.command == "crd":
-        return "---\n".join(map(crd.to_yaml, operator.crds))
+        return "---\n".join(map(crd.to_yaml, operator.resources))
     if options.command == "reference":
-        return reference.to_markdown(*operator.crds)
+        return reference.to_markdown(*operator.resources)
     return ""
 
 

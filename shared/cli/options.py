@@ -6,10 +6,11 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from shared.kubernetes.client import SERVICE_ACCOUNT
 from shared.observability import logs
-from shared.runtime.options import Options
+from shared.runtime.options import Flag, Options
 
 SHORTEST_LIFETIME = 20
 """Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""
@@ -20,6 +21,8 @@ def parse_options(
     image_repository: str,
     arguments: Sequence[str] | None = None,
     environment: Mapping[str, str] = os.environ,
+    *,
+    flags: Sequence[Flag[Any]] = (),
 ) -> Options:
     """Read flags and environment.
 
@@ -27,12 +30,14 @@ def parse_options(
         operator: the operator's default name, such as `memcached-operator`.
         image_repository: its operand's default image repository.
         arguments: the command line without the program; None takes the process's.
+        flags: the operator's own.
 
     Raises:
         SystemExit: a flag or a variable is wrong; the message says which and what it takes.
     """
-    parser = _parser(operator, image_repository, environment)
-    options = Options(**vars(parser.parse_args(arguments)))
+    parser = _parser(operator, image_repository, environment, flags)
+    given = vars(parser.parse_args(arguments))
+    options = Options(own={flag.key: given.pop(flag.key) for flag in flags}, **given)
     if wrong := _contradiction(options):
         parser.error(wrong)
     return options
@@ -61,7 +66,9 @@ def _contradiction(options: Options) -> str | None:
     return None
 
 
-def _parser(operator: str, image_repository: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def _parser(
+    operator: str, image_repository: str, environment: Mapping[str, str], flags: Sequence[Flag[Any]]
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=operator,
         description="Every flag may also come from the environment: --watch-namespace as WATCH_NAMESPACE.",
@@ -97,7 +104,7 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
         type=_names,
     )
     flag("--kubeconfig", "", "kubeconfig file; none means the pod's service account, else ~/.kube/config")
-    flag("--resync", "600", "seconds between full re-reads", type=_seconds)
+    flag("--resync", "600", "seconds between full re-reads", type=seconds)
     flag("--workers", "512", "resources handled at once", type=_count)
     switch("--install-crds", "apply the operator's own CRDs at start")
 
@@ -117,7 +124,7 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
         "seconds after its last renewal until a leader stops working",
         dest="renew_deadline",
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds,
     )
     flag(
         "--leader-elect-retry-period",
@@ -125,11 +132,11 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
         "seconds between tries to take the Lease, or to renew it after a failure",
         dest="retry_period",
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds,
     )
 
-    flag("--create-timeout", "600", "seconds until servers that are not ready are told as a failure", type=_seconds)
-    flag("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=_seconds)
+    flag("--create-timeout", "600", "seconds until servers that are not ready are told as a failure", type=seconds)
+    flag("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=seconds)
     flag("--image-repository", image_repository, "where operand images come from if a resource gives only a version")
     flag("--agent-image", "", "image of what stands beside databases or prepares them: this operator's own")
 
@@ -145,9 +152,10 @@ def _parser(operator: str, image_repository: str, environment: Mapping[str, str]
         type=_certificates,
     )
     flag("--certificate-hosts", "localhost", "names that a certificate of ours is for, comma-separated", type=_names)
-    flag("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=_seconds)
-    flag("--password-overlap", "600", "seconds for which a former password is good still (redis)", type=_seconds)
+    flag("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=seconds)
     flag("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle to keep")
+    for own in flags:
+        flag(own.name, own.default, own.help, type=own.parse)
 
     flag("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))
     flag("--log-format", "json", "form of a log line", type=_one_of(logs.FORMATS))
@@ -192,14 +200,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Read a number of seconds above 0."""
     try:
-        seconds = float(text)
+        value = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
+        value = 0.0
+    if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return seconds
+    return value
 
 
 def _count(text: str) -> int:

@@ -19,10 +19,10 @@ from shared.observability.endpoints import Handler
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
 
-VERDICT_AGE = 10.0
+VERDICT_MAX_AGE_SECONDS = 10.0
 """Seconds for which the API server's word on a token is believed."""
 
-VERDICTS = 256
+MAX_VERDICTS = 256
 """Tokens whose verdicts are remembered at most."""
 
 
@@ -36,7 +36,7 @@ class AccessVerdict(NamedTuple):
 class Guard:
     """Lets those pass whom the API server knows (TokenReview) and lets GET the path (SubjectAccessReview).
 
-    Who scrapes every few seconds is asked about once in `VERDICT_AGE`, so a scrape costs two requests at most, and
+    A client that scrapes often is reviewed once in `VERDICT_MAX_AGE_SECONDS`: a scrape costs at most two requests, and
     usually none. Rights that are withdrawn end after that time.
 
     Args:
@@ -69,9 +69,9 @@ class Guard:
         expiry, asked = self._verdicts.get(key, (0.0, None))
         if asked is None or self._clock() >= expiry:
             asked = asyncio.create_task(self._ask(token, path))
-            self._verdicts[key] = (self._clock() + VERDICT_AGE, asked)
+            self._verdicts[key] = (self._clock() + VERDICT_MAX_AGE_SECONDS, asked)
             self._verdicts.move_to_end(key)
-            if len(self._verdicts) > VERDICTS:
+            if len(self._verdicts) > MAX_VERDICTS:
                 self._verdicts.popitem(last=False)
         try:
             return await asyncio.shield(asked)  # others may wait for the same

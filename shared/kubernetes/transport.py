@@ -25,17 +25,17 @@ from shared.observability import metrics
 
 AGENT = "platform-operators"
 
-CONNECTIONS = 48
-BURST = 32
+MAX_CONNECTIONS = 48
+MAX_REQUESTS_AT_ONCE = 32
 """Requests under way at most, and those of the workers among them: a Lease's renewal does not stand in line."""
 
-REQUEST_TIMEOUT = 30.0
+REQUEST_TIMEOUT_SECONDS = 30.0
 """Seconds until a request that got no answer counts as failed."""
 
-TOKEN_AGE = 300.0
+TOKEN_MAX_AGE_SECONDS = 300.0
 """Seconds after which credentials of a kubeconfig are read anew."""
 
-_TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
+_TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 
 SSLProtocol.max_size = 64 * 1024  # each connection holds a buffer of that size; asyncio's own 256 KiB are for downloads
 
@@ -46,7 +46,7 @@ class HttpTransport:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._host: str = configuration.host
-        self._session = open_session(configuration, connections=CONNECTIONS)
+        self._session = open_session(configuration, connections=MAX_CONNECTIONS)
 
     async def request(self, request: Request) -> Response:
         method, body = request.method, request.body
@@ -74,7 +74,7 @@ class Bounded:
         requests: under way at most.
     """
 
-    def __init__(self, transport: Transport, requests: int = BURST) -> None:
+    def __init__(self, transport: Transport, requests: int = MAX_REQUESTS_AT_ONCE) -> None:
         self._transport = transport
         self._places = asyncio.Semaphore(requests)
 
@@ -166,7 +166,7 @@ def _keep_fresh(configuration: Any, kubeconfig: str | None) -> None:
 
     async def renew(current: Configuration) -> None:
         nonlocal renewed
-        if time.monotonic() - renewed > TOKEN_AGE:
+        if time.monotonic() - renewed > TOKEN_MAX_AGE_SECONDS:
             renewed = time.monotonic()  # first, so that requests meanwhile do not renew it again
             await _read_kubeconfig(kubeconfig, current)
 

@@ -16,10 +16,10 @@ from aiohttp import web
 
 ADDRESS = "127.0.0.1:6060"
 
-LONGEST = 300.0
+MAX_PROFILE_SECONDS = 300.0
 """Seconds that a profile takes at most: everything is slower meanwhile."""
 
-LINES = 60
+MAX_LINES = 60
 
 
 class Profiler:
@@ -39,8 +39,10 @@ class Profiler:
             seconds = float(given)
         except ValueError:
             seconds = 0.0
-        if not 0 < seconds <= LONGEST:
-            return web.Response(status=400, text=f"seconds={given}: give a number above 0, up to {LONGEST:g}\n")
+        if not 0 < seconds <= MAX_PROFILE_SECONDS:
+            return web.Response(
+                status=400, text=f"seconds={given}: give a number above 0, up to {MAX_PROFILE_SECONDS:g}\n"
+            )
         if self._is_busy:
             return web.Response(status=409, text="another profile is being taken; ask again when it is done\n")
         self._is_busy = True
@@ -51,7 +53,7 @@ class Profiler:
         finally:
             self._is_busy = False
         text = io.StringIO()
-        pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(LINES)
+        pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(MAX_LINES)
         return web.Response(text=text.getvalue())
 
     async def memory(self, _: web.Request) -> web.Response:
@@ -60,4 +62,4 @@ class Profiler:
             return web.Response(status=409, text="memory is not traced; start with PYTHONTRACEMALLOC=1 set\n")
         snapshot = await asyncio.to_thread(tracemalloc.take_snapshot)
         lines = await asyncio.to_thread(snapshot.statistics, "lineno")
-        return web.Response(text="".join(f"{line}\n" for line in lines[:LINES]))
+        return web.Response(text="".join(f"{line}\n" for line in lines[:MAX_LINES]))

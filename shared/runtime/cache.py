@@ -18,11 +18,11 @@ from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.observability import metrics
 
-GRAVES = 10_000
+MAX_TOMBSTONES = 10_000
 """Deletions remembered at most: enough to outlast any event that is still under way."""
 
 
-class _Place(NamedTuple):
+class _ObjectName(NamedTuple):
     namespace: str
     name: str
 
@@ -58,15 +58,15 @@ class Cache:
         self._key_of = key_of
         self._changed = changed
         self._trim = trim
-        self._kept: dict[Kind, dict[_Place, _Kept]] = {kind: {} for kind in self.kinds}
-        self._places: dict[Kind, dict[Key, set[_Place]]] = {kind: {} for kind in self.kinds}
-        self._graves: dict[tuple[Kind, _Place], int] = {}
-        self._held: dict[tuple[Kind, _Place], set[Key]] = {}  # by what is being written: whom its events concern
+        self._kept: dict[Kind, dict[_ObjectName, _Kept]] = {kind: {} for kind in self.kinds}
+        self._places: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
+        self._graves: dict[tuple[Kind, _ObjectName], int] = {}
+        self._held: dict[tuple[Kind, _ObjectName], set[Key]] = {}  # by what is being written: whom its events concern
         for kind, kept in self._kept.items():
             metrics.CACHED_OBJECTS.labels(controller=name, kind=kind.name).set_function(kept.__len__)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
-        kept = self._kept[kind].get(_Place(namespace, name))
+        kept = self._kept[kind].get(_ObjectName(namespace, name))
         return None if kept is None else _unpacked(kept)
 
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
@@ -122,7 +122,7 @@ class Cache:
 
         Its echo may overtake it. That is no news then, unless it tells of something newer still.
         """
-        place = _Place(namespace, name)
+        place = _ObjectName(namespace, name)
         held = self._held[kind, place] = set()
         try:
             answer = await write
@@ -155,7 +155,7 @@ class Cache:
         """
         return Relist(self, kind, namespace).take(listing)
 
-    def _prune(self, kind: Kind, namespace: str | None, listed: set[_Place], version: int) -> set[Key]:
+    def _prune(self, kind: Kind, namespace: str | None, listed: set[_ObjectName], version: int) -> set[Key]:
         """Drop what a list as of a version did not have."""
         concerned: set[Key] = set()
         for place, kept in list(self._kept[kind].items()):
@@ -170,7 +170,7 @@ class Cache:
         for key in concerned:
             self._changed(key)
 
-    def _remove(self, kind: Kind, place: _Place) -> set[Key]:
+    def _remove(self, kind: Kind, place: _ObjectName) -> set[Key]:
         kept = self._kept[kind].pop(place, None)
         if kept is None:
             return set()
@@ -180,10 +180,10 @@ class Cache:
             del self._places[kind][kept.key]
         return {kept.key}
 
-    def _bury(self, kind: Kind, place: _Place, version: int) -> None:
+    def _bury(self, kind: Kind, place: _ObjectName, version: int) -> None:
         earlier = self._graves.pop((kind, place), version)
         self._graves[(kind, place)] = max(earlier, version)
-        if len(self._graves) > GRAVES:
+        if len(self._graves) > MAX_TOMBSTONES:
             self._graves.pop(next(iter(self._graves)))
 
 
@@ -198,7 +198,7 @@ class Relist:
         self.cache = cache
         self._kind = kind
         self._namespace = namespace
-        self._listed: set[_Place] = set()
+        self._listed: set[_ObjectName] = set()
 
     def take(self, page: Obj) -> set[Key]:
         """Enter a page, and after the last one drop what none had and is not newer than they are.
@@ -215,9 +215,9 @@ class Relist:
         return concerned
 
 
-def _place(obj: Obj) -> _Place:
+def _place(obj: Obj) -> _ObjectName:
     metadata = obj["metadata"]
-    return _Place(metadata.get("namespace") or "", metadata["name"])
+    return _ObjectName(metadata.get("namespace") or "", metadata["name"])
 
 
 def _unpacked(kept: _Kept) -> Obj:

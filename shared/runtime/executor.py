@@ -24,7 +24,7 @@ from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)
 
-REMEMBERED = 100_000
+MAX_REMEMBERED_INTENTS = 100_000
 """Objects of which is known what was last asked for; it takes some 100 bytes each."""
 
 Permit = Callable[[str], None]
@@ -279,7 +279,7 @@ class Executor:
     def _remember(self, place: int, asked: int) -> None:
         """What is asked for is so: if it is asked for again and is not so, that is somebody else's doing."""
         self._asked[place] = asked
-        if len(self._asked) > REMEMBERED:
+        if len(self._asked) > MAX_REMEMBERED_INTENTS:
             self._asked.pop(next(iter(self._asked)))
 
     def _tell_restored(self, resource: Obj, message: str) -> None:

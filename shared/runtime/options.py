@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Generic[Value]):
+    """A flag that one operator has, and the value of its chart that sets it.
+
+    Attributes:
+        name: such as `--password-overlap`; the environment variable PASSWORD_OVERLAP and the chart's value
+            passwordOverlap follow it.
+        default: as on the command line.
+        help: what it is for, for --help and for the chart's README.
+        parse: reads a value; raises argparse.ArgumentTypeError.
+    """
+
+    name: str
+    default: str
+    help: str
+    parse: Callable[[str], Value]
+
+    @property
+    def key(self) -> str:
+        """Its name as an identifier, such as `password_overlap`."""
+        return self.name.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +58,6 @@ class Options:
             empty for one made at start.
         certificate_hosts: DNS names and IP addresses that a certificate of our own making is for.
         certificate_lifetime: how long it is valid.
-        password_overlap: how long a database's former password is good still, once the new one is used.
         webhook_configurations: name of the Mutating- and of the ValidatingWebhookConfiguration whose caBundle is kept;
             empty where that is somebody else's to do.
         image_repository: where operand images come from if a resource names only a version.
@@ -41,6 +67,7 @@ class Options:
         profiling: whether to answer profiles on loopback (profiling.py).
         known_operators: print the operators that this installation holds, and end.
         command: "run"; "crd" prints the CRD, "reference" its reference page in Markdown.
+        own: values of the operator's own flags, by `Flag.key`; `option` reads one.
     """
 
     operator_name: str
@@ -63,7 +90,6 @@ class Options:
     certificates: str
     certificate_hosts: tuple[str, ...]
     certificate_lifetime: float
-    password_overlap: float
     webhook_configurations: str
     log_level: str
     log_format: str
@@ -73,3 +99,9 @@ class Options:
     profiling: bool
     known_operators: bool
     command: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    def option(self, flag: Flag[Value]) -> Value:
+        """The value of an operator's own flag; its default where it was not parsed."""
+        value: Value = self.own[flag.key] if flag.key in self.own else flag.parse(flag.default)
+        return value

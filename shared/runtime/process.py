@@ -9,16 +9,14 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from shared.api import admission, crd
-from shared.api.spec import Admission
+from shared.api import admission
 from shared.kubernetes import access_review
 from shared.kubernetes.client import Kube, Transport
 from shared.kubernetes.kinds import Key
@@ -31,6 +29,7 @@ from shared.runtime import install
 from shared.runtime.controller import Controller
 from shared.runtime.executor import Permit, always
 from shared.runtime.leader_election import Fence, Leadership, Term, Times, unopposed
+from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
@@ -40,33 +39,14 @@ from shared.status.events import Recorder
 
 log = logging.getLogger(__name__)
 
-STUCK = 600.0
+MAX_RECONCILE_SECONDS = 600.0
 """Seconds after which one reconcile under way makes the liveness probe fail: no step waits that long."""
 
 SHUTDOWN_GRACE_SECONDS = 5.0
 """Seconds that work under way and unwritten events get at exit."""
 
-LINGER = 3.0
+WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds that webhooks go on answering at exit, when we lead no more: a Service still brings requests for a moment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator as its `__main__` describes it.
-
-    Attributes:
-        name: its default name, such as `memcached-operator`.
-        image_repository: its operand's default image repository.
-        crds: the resources it serves.
-        controllers: makes its controllers from the options, one for each kind that it serves.
-        admissions: what it says of its resources at the door.
-    """
-
-    name: str
-    image_repository: str
-    crds: tuple[crd.Resource, ...]
-    controllers: Callable[[Options], tuple[Controller[Any, Any], ...]]
-    admissions: tuple[Admission, ...] = ()
 
 
 class RunningController:
@@ -146,7 +126,7 @@ class Process:
         options = self._options
         kinds = [lane.controller.kind for lane in self._lanes]
         if options.install_crds:
-            await install.install_crds(self._kube, self._operator.crds)
+            await install.install_crds(self._kube, self._operator.resources)
         for kind in kinds:
             await install.require_served(self._kube, kind, next(iter(options.namespaces), None))
         async with contextlib.AsyncExitStack() as stack:
@@ -167,7 +147,9 @@ class Process:
             finally:
                 await _stop({leading}, 3 * SHUTDOWN_GRACE_SECONDS)  # what is under way, then its events, then the Lease
                 if options.webhook_address != "0":
-                    await asyncio.sleep(LINGER)  # before kopf ends, which cancels every task, our connections' too
+                    await asyncio.sleep(
+                        WEBHOOK_LINGER_SECONDS
+                    )  # before kopf ends, which cancels every task, our connections' too
                 await _stop(set(self._tasks), SHUTDOWN_GRACE_SECONDS)
 
     async def _answer(self, stack: contextlib.AsyncExitStack) -> None:
@@ -263,7 +245,7 @@ class Process:
 
     def _not_stuck(self) -> str | None:
         age = max(lane.queue.oldest_work() for lane in self._lanes)
-        return f"a reconcile has been running for {age:.0f} s" if age > STUCK else None
+        return f"a reconcile has been running for {age:.0f} s" if age > MAX_RECONCILE_SECONDS else None
 
     def _has_synced(self) -> str | None:
         return None if self._watch.synced.is_set() else f"waiting for lists of {', '.join(self._watch.awaited)}"

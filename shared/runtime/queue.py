@@ -15,8 +15,8 @@ from collections.abc import Callable
 from shared.kubernetes.kinds import Key
 from shared.observability import metrics, tracing
 
-FIRST_RETRY = 0.1
-LAST_RETRY = 60.0
+FIRST_RETRY_SECONDS = 0.1
+MAX_RETRY_SECONDS = 60.0
 """Seconds: the first and the longest wait between retries of one key."""
 
 
@@ -87,11 +87,11 @@ class Queue:
             at_least: seconds the server asked to wait (Retry-After).
 
         Returns:
-            Seconds until the retry: doubling from `FIRST_RETRY` to `LAST_RETRY`, with jitter of up to a half.
+            Seconds until the retry: doubling up to `MAX_RETRY_SECONDS`, plus up to half as jitter.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        ceiling = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(failures, 20))
+        ceiling = min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(failures, 20))
         delay = max(ceiling * (0.5 + self._jitter() / 2), at_least)
         self._retries.inc()
         self.add_after(key, delay)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 SHUTDOWN_GRACE_SECONDS = 2.0
 """Seconds that kopf's tasks get to end."""
 
-PAGE = 500
+LIST_PAGE_ITEMS = 500
 """Objects that are listed at once: more would take memory for a moment, and keep it."""
 
 
@@ -96,7 +96,7 @@ class Watch:
     async def _relist(self, kind: Kind, namespace: str | None) -> None:
         relists, after = self._begin(kind, namespace), ""
         while True:
-            page = await self._kube.list(kind, namespace, labels=self._labels[kind], limit=PAGE, after=after)
+            page = await self._kube.list(kind, namespace, labels=self._labels[kind], limit=LIST_PAGE_ITEMS, after=after)
             _take(relists, page)
             after = page["metadata"].get("continue") or ""
             if not after:
@@ -144,7 +144,7 @@ class Watch:
         settings.peering.standalone = True
         settings.posting.enabled = False
         settings.watching.server_timeout = 300
-        settings.watching.chunk_size = PAGE
+        settings.watching.chunk_size = LIST_PAGE_ITEMS
         settings.networking.request_timeout = 30
         settings.networking.error_backoffs = _Patience()
         for kind, labels in self._labels.items():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.access_review import ACCESS_REVIEW, TOKEN_REVIEW
 from shared.kubernetes.kinds import Kind
 from tests.api.conftest import Kubectl

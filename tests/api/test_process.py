@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import NotFound

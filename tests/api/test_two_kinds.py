@@ -23,9 +23,9 @@ from shared.kubernetes.kinds import CRD, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
-from shared.runtime.options import Options
+from shared.runtime.operator import Operator as Parts
+from shared.runtime.operator import ServedKind
 from shared.runtime.plan import PASS, Apply, Plan, Step, follow
-from shared.runtime.process import Operator as Parts
 from shared.status import conditions
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
@@ -104,10 +104,9 @@ class Both:
 
 
 def parts(looks: Counter[str]) -> Parts:
-    def controllers(_: Options) -> tuple[Controller[Any, Any], ...]:
-        return Rooms(TALE, "tale", looks).controller(), Rooms(COPY, "tale-copy", looks).controller()
-
-    return Parts(NAME, "tale", (TALE, COPY), controllers)
+    tale, copy = Rooms(TALE, "tale", looks), Rooms(COPY, "tale-copy", looks)
+    served = (ServedKind(TALE, lambda _: tale.controller()), ServedKind(COPY, lambda _: copy.controller()))
+    return Parts(name="tale", kinds=served, image_repository="tale")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -189,8 +188,9 @@ def test_each_kind_is_listed_and_watched_once(world: World, both: Both, gate: Ga
 
 
 def test_without_one_of_the_crds_it_says_which(plane: ControlPlane, world: World) -> None:
-    rooms = [Rooms(of, of.kind.name.lower(), Counter()) for of in (TALE, kind("Sequel"))]
-    lacking = Parts(NAME, "tale", (TALE,), lambda _: tuple(each.controller() for each in rooms))
+    tale, sequel = (Rooms(of, of.kind.name.lower(), Counter()) for of in (TALE, kind("Sequel")))
+    served = (ServedKind(TALE, lambda _: tale.controller()), ServedKind(TALE, lambda _: sequel.controller()))
+    lacking = Parts(name="tale", kinds=served, image_repository="tale")
     running = Operator(plane.kubeconfig, world.namespace, name=NAME, flags=["--install-crds"], of=lacking)
     with pytest.raises(KubeError, match=r"serves no sequels\.tales\.example\.com"):
         running.start()

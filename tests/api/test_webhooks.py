@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Invalid, KubeError, Unavailable
 from shared.kubernetes.kinds import SECRET, Kind, Obj
@@ -30,7 +30,7 @@ from shared.pki import certs
 from shared.pki.serving import SelfSignedCertificates
 from shared.pki.stores import SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
-from shared.runtime.process import LINGER
+from shared.runtime.process import WEBHOOK_LINGER_SECONDS
 from shared.status import conditions
 from shared.testing import Actor
 from tests.api.conftest import install
@@ -206,7 +206,7 @@ def test_who_is_told_to_end_answers_for_a_moment_longer(plane: ControlPlane, wor
         for number in itertools.count():
             world.create(f"late-{number}")
             time.sleep(0.1)
-            if time.monotonic() > told + LINGER - 0.5:
+            if time.monotonic() > told + WEBHOOK_LINGER_SECONDS - 0.5:
                 break
         assert replica.end() == 0
         with pytest.raises(Unavailable):

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 import pytest
 from testcontainers.core.config import testcontainers_config
 
-from e2e.cluster import redis_programs
 from e2e.cluster.binaries import ETCD
-from e2e.cluster.redis_servers import NEWEST as NEWEST_REDIS
-from e2e.cluster.redis_servers import OLDEST as OLDEST_REDIS
-from e2e.cluster.redis_servers import Redis
+from e2e.databases import redis_programs
+from e2e.databases.redis_servers import NEWEST as NEWEST_REDIS
+from e2e.databases.redis_servers import OLDEST as OLDEST_REDIS
+from e2e.databases.redis_servers import Redis
 from tests.containers.support.daemon import answers, daemon
 from tests.containers.support.etcd_servers import NEWEST, Etcd
 from tests.containers.support.servers import VERSIONS, Servers

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from e2e.cluster import binaries
-from e2e.cluster.commands import run
+from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import REPOSITORY
 
 CHARTS = REPOSITORY / "charts"

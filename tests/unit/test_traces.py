@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from operators.etcd.client import errors
 from operators.etcd.client import server as etcd
 from operators.memcached.client import server as memcached
 from operators.redis.client import connection
@@ -122,7 +123,7 @@ async def test_each_request_to_etcd_is_told_and_whether_it_failed() -> None:
 
         async def change() -> None:
             async with to.connected(etcd.Access()) as server:
-                with suppress(etcd.EtcdError):
+                with suppress(errors.EtcdError):
                     await server.defragment()
 
         spans = await traced(ask, change)

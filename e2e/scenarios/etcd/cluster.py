@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.etcd.clients import Access, Load
-from e2e.scenarios.resource import Resource, crowded
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import Resource, crowded
 
 SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 

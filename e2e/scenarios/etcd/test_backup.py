@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.etcd.clients import Load
 from e2e.scenarios.etcd.cluster import EtcdCluster
-from e2e.scenarios.resource import Resource
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import Resource
 
 CLAIM = "snapshots"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
 from e2e.scenarios.etcd.clients import Access, Failed
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_36, SEED
-from e2e.scenarios.operator import Operator
-from e2e.scenarios.resource import uids
+from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.resource import uids
 
 SAMPLES = ROOT / "samples" / "etcd"
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import Kubectl, Refused, until
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_35, NEWEST_36, NEWEST_37, OLD_35
-from e2e.scenarios.operator import Operator
-from e2e.scenarios.release import Release
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.release import Release
 
 LOOK = 0.2
 """Seconds between two looks at the status."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.scenarios.commands import Kubectl
 from e2e.scenarios.observability.watch import NAMES, Watch, watching
-from e2e.scenarios.operator import Account, Operator
-from e2e.scenarios.release import Release
+from e2e.scenarios.support.commands import Kubectl
+from e2e.scenarios.support.operator import Account, Operator
+from e2e.scenarios.support.release import Release
 
 
 @pytest.fixture

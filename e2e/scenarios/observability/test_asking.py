@@ -12,13 +12,13 @@ import pytest
 
 from dashboards.catalogue import queries
 from dashboards.promql import filled
-from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.etcd.cluster import EtcdCluster
-from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.observability.watch import NAMES, Watch
-from e2e.scenarios.operator import Account, Operator
 from e2e.scenarios.redis.cluster import Cluster
-from e2e.scenarios.resource import Resource
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.operator import Account, Operator
+from e2e.scenarios.support.resource import Resource
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -12,13 +12,13 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from e2e.scenarios.commands import Kubectl
 from e2e.scenarios.etcd.clients import Connection
 from e2e.scenarios.etcd.cluster import EtcdCluster
-from e2e.scenarios.memcached import Memcached
+from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.observability.watch import Watch
-from e2e.scenarios.operator import Operator
 from e2e.scenarios.redis.cluster import Cluster
+from e2e.scenarios.support.commands import Kubectl
+from e2e.scenarios.support.operator import Operator
 
 pytestmark = pytest.mark.timeout(900)
 

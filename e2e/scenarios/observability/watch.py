@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.operator import Account, Operator
-from e2e.scenarios.prometheus import Prometheus, job_of, selected
-from e2e.scenarios.release import Release
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.operator import Account, Operator
+from e2e.scenarios.support.prometheus import Prometheus, job_of, selected
+from e2e.scenarios.support.release import Release
 
 FACTOR = 60
 """How many times shorter the rules' times are than in the charts: what is 15 minutes for people is 15 seconds here.

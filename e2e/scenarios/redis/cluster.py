@@ -10,11 +10,11 @@ from typing import Any
 
 from redis import Redis, RedisCluster, RedisError
 
-from e2e.scenarios.commands import Kubectl, until
 from e2e.scenarios.redis import judge, versions
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.session import PORT, TIMEOUT, Access, Address
-from e2e.scenarios.resource import Resource
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import Resource
 
 SMALL = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 VOLUMES = {"size": "256Mi"}

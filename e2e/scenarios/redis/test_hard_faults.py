@@ -15,13 +15,13 @@ from contextlib import contextmanager
 import pytest
 from redis.crc import key_slot
 
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import Kubectl, Refused, until
-from e2e.scenarios.operator import Operator
 from e2e.scenarios.redis.cluster import SLOTS, Cluster
 from e2e.scenarios.redis.consistency import lost
 from e2e.scenarios.redis.versions import VALKEY_9, Spec
-from e2e.scenarios.resource import crowded
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.resource import crowded
 
 NODE_TIMEOUT = 5.0
 """Seconds after which a node that is not heard of is taken for failed, and a master without a majority stops."""

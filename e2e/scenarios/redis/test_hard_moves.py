@@ -16,11 +16,11 @@ from redis import Redis
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from e2e.scenarios import runtime
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.operator import Operator
 from e2e.scenarios.redis.cluster import SLOTS, Cluster, opened, own_slots
 from e2e.scenarios.redis.versions import ATOMIC, KEY_BY_KEY, REDIS_8, Spec
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.operator import Operator
 
 ENGINES = pytest.mark.parametrize("engine", [KEY_BY_KEY, ATOMIC], ids=["key-by-key", "atomic"])
 SLOWLY = {"pipeline": "1"}

@@ -19,14 +19,14 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from e2e.cluster.pki import Authority, Pair
-from e2e.scenarios.clients import tls_secret
-from e2e.scenarios.commands import Kubectl, until
-from e2e.scenarios.operator import Operator
 from e2e.scenarios.redis.cluster import Cluster
 from e2e.scenarios.redis.session import PORT, Access
 from e2e.scenarios.redis.versions import REDIS_7, REDIS_8
-from e2e.scenarios.release import Release
-from e2e.scenarios.resource import is_evicted
+from e2e.scenarios.support.clients import tls_secret
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.release import Release
+from e2e.scenarios.support.resource import is_evicted
 
 
 @pytest.mark.long

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from redis.exceptions import AuthenticationError
 
-from e2e.scenarios.commands import ROOT, Kubectl, Refused, until
-from e2e.scenarios.operator import Operator
 from e2e.scenarios.redis.cluster import SMALL, Cluster
 from e2e.scenarios.redis.session import Access
 from e2e.scenarios.redis.versions import KEY_BY_KEY, REDIS_7, REDIS_8, VALKEY_8, VALKEY_9, Spec
+from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
 from operators.redis.api.spec import DEFAULT_EXPORTER
 
 SAMPLES = ROOT / "samples" / "redis"

@@ -215,6 +215,11 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
         return bool((self.reported.get("restore") or {}).get("phase") == "Complete")
 
     @property
+    def is_to_be_restored(self) -> bool:
+        """Whether the cluster is yet to begin, and with a snapshot's data."""
+        return self.spec.restore is not None and not self.recorded_cluster_id and not self.is_restored
+
+    @property
     def has_begun(self) -> bool:
         """Whether there is data of this cluster: its own, or of the snapshot that it begins with."""
         return bool(self.recorded_cluster_id) or (self.reported.get("restore") or {}).get("phase") == "Complete"
@@ -267,7 +272,8 @@ def review(new: Obj, old: Obj | None) -> Review:
         before = None
     if errors := validate(resource, before):
         return Review(errors=tuple(errors))
-    return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
+    data_loss = [] if before is None else data_loss_of(resource.spec, before.spec, before.recorded_version)
+    return Review(warnings=(*warnings_for(resource.spec), *data_loss))
 
 
 def _mismatch(resource: EtcdCluster) -> list[str]:

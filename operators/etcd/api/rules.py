@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from operators.etcd.api.reserved_arguments import FORM as ARGUMENT
 from operators.etcd.api.reserved_arguments import GONE, KNOWS_NO_EXPERIMENTAL, REFUSED
@@ -15,9 +15,6 @@ from shared.api.podspec import number_cel, smaller
 from shared.api.rules import ISSUER_RULES, not_ours, stays
 from shared.api.spec import Rule, Transition
 from shared.kubernetes.quantity import parse_quantity
-
-if TYPE_CHECKING:
-    from operators.etcd.api.spec import EtcdClusterSpec, Tls
 
 OWN_KEYS = "etcd.ydzs.io/"
 """What labels and annotations of the operator's own begin with."""
@@ -32,11 +29,11 @@ LEAST_VOLUME = "256Mi"
 """Two segments of the write-ahead log are there from the first second, 64 MiB each, and a database beside them."""
 
 
-def _told(spec: EtcdClusterSpec) -> str:
+def _told(spec: Any) -> str:
     return spec.version if spec.version is not None else spec.image or ""
 
 
-def _tells(spec: EtcdClusterSpec) -> bool:
+def _tells(spec: Any) -> bool:
     return spec.version is not None or re.fullmatch(_TAGGED, spec.image or "") is not None
 
 
@@ -52,7 +49,7 @@ def _arguments(
     cel = f"argument, {'' if refused else '!'}argument.matches({json.dumps(fine)})"
     asked_cel, asked = where or ("true", lambda _: True)
 
-    def found(spec: EtcdClusterSpec) -> list[str]:
+    def found(spec: Any) -> list[str]:
         return [argument for argument in spec.extra_args if (re.match(fine, argument) is not None) == refused]
 
     return Rule(
@@ -84,7 +81,7 @@ AUTO_COMPACTION_RULES = (
 _SECRETS_CEL = "has(self.peer) && has(self.peer.secretName)", "has(self.client) && has(self.client.secretName)"
 
 
-def _secrets(tls: Tls) -> tuple[bool, bool]:
+def _secrets(tls: Any) -> tuple[bool, bool]:
     return tls.peer.secret_name is not None, tls.client.secret_name is not None
 
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from operators.etcd.api.spec import GIB, LARGEST_QUOTA, MIB
-from operators.etcd.api.versions import CORRUPTING
+from operators.etcd.api.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
+from operators.etcd.api.versions import CORRUPTING, Version
 from shared.api.podspec import smaller
 from shared.kubernetes.quantity import parse_quantity
-
-if TYPE_CHECKING:
-    from operators.etcd.api.resource import EtcdCluster
 
 _MOST_MEMBERS = 7
 
 
-def warnings_for(resource: EtcdCluster) -> list[str]:
+def warnings_for(spec: EtcdClusterSpec) -> list[str]:
     """A sentence for each."""
-    return [*_of_size(resource), *_of_storage(resource), *_of_version(resource), *_of_safety(resource)]
+    return [*_of_size(spec), *_of_storage(spec), *_of_version(spec), *_of_safety(spec)]
 
 
-def data_loss_of(resource: EtcdCluster, before: EtcdCluster) -> list[str]:
-    """A sentence for each thing that a change gives up."""
-    said, version = [], resource.version
-    running = before.recorded_version
+def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Version | None) -> list[str]:
+    """A sentence for each thing that a change gives up.
+
+    Args:
+        running: the lowest version that a member was last seen to run.
+    """
+    said, version = [], spec.target
     if running is not None and running.series == version.series and version < running:
         said.append(f"spec.version: {version} is older than {running}, which runs: its defects come back with it.")
-    size, former = resource.spec.size, before.spec.size
+    size, former = spec.size, before.size
     if _spared(size) < _spared(former):
         said.append(f"spec.size: {former} members survive the loss of {_spared(former)}, {size} of {_spared(size)}.")
     return said
@@ -37,8 +35,8 @@ def _spared(size: int) -> int:
     return (size - 1) // 2
 
 
-def _of_size(resource: EtcdCluster) -> list[str]:
-    size, budget, said = resource.spec.size, resource.spec.pod_disruption_budget, []
+def _of_size(spec: EtcdClusterSpec) -> list[str]:
+    size, budget, said = spec.size, spec.pod_disruption_budget, []
     if size % 2 == 0:
         said.append(
             f"spec.size: {size} members survive the loss of {_spared(size)}, as {size - 1} would, and one more can "
@@ -64,8 +62,8 @@ def _of_size(resource: EtcdCluster) -> list[str]:
     return said
 
 
-def _of_storage(resource: EtcdCluster) -> list[str]:
-    spec, said = resource.spec, []
+def _of_storage(spec: EtcdClusterSpec) -> list[str]:
+    said = []
     storage, quota = spec.storage, spec.quota_backend_bytes
     if storage.medium == "Memory":
         if spec.size == 1:
@@ -96,8 +94,8 @@ def _rounded(size: int) -> str:
     return f"{-(-size // GIB)}Gi" if size > GIB else f"{-(-size // MIB)}Mi"
 
 
-def _of_version(resource: EtcdCluster) -> list[str]:
-    version, (first, last) = resource.version, CORRUPTING
+def _of_version(spec: EtcdClusterSpec) -> list[str]:
+    version, (first, last) = spec.target, CORRUPTING
     if first <= version <= last:
         return [
             f"spec.version: {first} to {last} can lose acknowledged writes when a member is killed "
@@ -111,8 +109,8 @@ def _of_version(resource: EtcdCluster) -> list[str]:
     return []
 
 
-def _of_safety(resource: EtcdCluster) -> list[str]:
-    spec, said = resource.spec, []
+def _of_safety(spec: EtcdClusterSpec) -> list[str]:
+    said = []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
         said.append("spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode.")
     if spec.auto_compaction is None:

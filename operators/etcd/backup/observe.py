@@ -12,8 +12,9 @@ from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import locations, pods
 from operators.etcd.backup.outcome import Outcome, outcome
-from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointStatus, EtcdError
-from operators.etcd.objects import resources
+from operators.etcd.client.errors import EtcdError
+from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointStatus
+from operators.etcd.objects import names
 from operators.etcd.security import secrets
 from operators.etcd.settings import Settings
 from shared.api.spec import InvalidSpec
@@ -134,14 +135,14 @@ async def _sources(
     settings: Settings, connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube
 ) -> tuple[SnapshotSource, ...]:
     """Every member, asked for its own view: that needs no quorum."""
-    selector = resources.owner(cluster, settings.operator).selector(resources.COMPONENT)
+    selector = names.owner(cluster, settings.operator).selector(names.COMPONENT)
     listed = await kube.list(POD, cluster.namespace, labels=selector_text(selector))
     found = [pod for obj in listed.get("items") or () if not (pod := Pod.of(obj)).ended and pod.address]
     return tuple(await asyncio.gather(*(_source(connect, cluster, known, pod) for pod in found)))
 
 
 async def _source(connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, pod: Pod) -> SnapshotSource:
-    endpoint = Endpoint(pod.name, pod.address, resources.host(cluster, pod.name), resources.CLIENT_PORT)
+    endpoint = Endpoint(pod.name, pod.address, names.host(cluster, pod.name), names.CLIENT_PORT)
     server = connect(endpoint, known.access)
     try:
         return SnapshotSource(pod.name, await server.status())

@@ -15,14 +15,12 @@ from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.api.versions import features
 from operators.etcd.backup import locations
 from operators.etcd.backup.snapshot import file_name
-from operators.etcd.backup.view import restore_pod_name
 from operators.etcd.client.server import EndpointStatus
-from operators.etcd.objects import resources
+from operators.etcd.objects import bootstrap, names, stateful_set
 from operators.etcd.objects.command_line import HOME
 from operators.etcd.objects.pod import USER as UID
 from operators.etcd.security.secrets import USER
 from operators.etcd.settings import Settings
-from operators.etcd.steps import quorum_recovery
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
@@ -41,8 +39,8 @@ RECIPE = "etcd.ydzs.io/recipe"
 TOLD = "etcd.ydzs.io/told"
 """Annotation of a snapshot's pod: who gives it, and what a person should know of that."""
 
-TOKEN = "etcd.ydzs.io/token"  # noqa: S105
-"""Annotation of a restore's pod: which data it is about."""
+TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
+"""Annotation of a pod that makes data: which recovery or restore it is for."""
 
 SLOWEST = 1 << 20
 """Bytes a second: a snapshot that takes longer than this allows, and ten minutes, hangs."""
@@ -62,6 +60,15 @@ def backup_owner(backup: EtcdBackup, operator: str) -> Owner:
 
 def snapshot_pod_name(backup: str) -> str:
     return f"{backup}-snapshot"
+
+
+def restore_pod_name(resource: EtcdCluster) -> str:
+    return f"{resource.name}-restore"
+
+
+def recovery_pod_name(resource: EtcdCluster) -> str:
+    """Name of the recovery's pod."""
+    return f"{resource.name}-recovery"
 
 
 def snapshot_pod(
@@ -86,7 +93,7 @@ def snapshot_pod(
     """
     store = locations.store_of(backup.spec.destination)
     assert store is not None, "the spec was reviewed"
-    url = resources.client_url_of(cluster, member)
+    url = names.client_url_of(cluster, member)
     file = file_name(cluster.name, cluster.uid, backup.name, backup.uid)
     arguments = [
         "snapshot",
@@ -108,7 +115,7 @@ def snapshot_pod(
             f"{flag}={_CLIENT_TLS}/{key}"
             for flag, key in zip(("--tls-ca", "--tls-cert", "--tls-key"), keys, strict=True)
         ]
-        volumes.append(_secret("client-tls", resources.client_secret(cluster), *keys))
+        volumes.append(_secret("client-tls", names.client_secret(cluster), *keys))
         mounts.append({"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True})
     if cluster.spec.auth is not None and cluster.spec.auth.enabled:
         arguments += [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
@@ -151,18 +158,18 @@ def restore_pod(settings: Settings, resource: EtcdCluster, store: VolumeStore | 
 
 
 def recovery_pod(settings: Settings, resource: EtcdCluster, number: int, token: str) -> Obj:
-    """Makes a new cluster of the database at a place, of which that member is the only one (recovery.py).
+    """Makes a new cluster of the database at a place, of which that member is the only one (quorum_recovery.py).
 
     The former data directory stays beside the new one, as data.before-TOKEN.
     """
     return _made_of(
         settings,
         resource,
-        quorum_recovery.pod_name(resource),
+        recovery_pod_name(resource),
         ["fetch", f"--home={HOME}", f"--salvage={token}"],
         number=number,
         token=token,
-        cluster_token=quorum_recovery.cluster_token(resource, token),
+        cluster_token=bootstrap.recovery_cluster_token(resource, token),
     )
 
 
@@ -179,7 +186,7 @@ def _made_of(
     mount: Obj | None = None,
 ) -> Obj:
     """Fetches, lets etcd's own program make data of it, and seals that. A recovery has no store, and replaces data."""
-    member, url = resources.member_name(resource, number), resources.peer_url(resource, number)
+    member, url = names.member_name(resource, number), names.peer_url(resource, number)
     able = features(resource.version)
     restore = [
         "snapshot",
@@ -193,7 +200,7 @@ def _made_of(
         *([f"--bump-revision={BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
         *([] if volume else ["--skip-hash-check=true"]),  # what a member writes has no checksum at its end
     ]
-    home: Obj = {"name": resources.DATA, "mountPath": HOME}
+    home: Obj = {"name": names.DATA, "mountPath": HOME}
     etcd: Obj = {
         "name": _RESTORE,
         "image": resource.image_reference(settings.image_repository),
@@ -205,28 +212,28 @@ def _made_of(
         "volumeMounts": [home],
     }
     seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
-    claim = {"claimName": resources.volume_name(resource, number)}
+    claim = {"claimName": names.volume_name(resource, number)}
     # 3.4 looks its own name up before it restores, and without a member's pod nobody else tells it.
-    known = [{"ip": "127.0.0.1", "hostnames": [resources.host(resource, member)]}]
+    known = [{"ip": "127.0.0.1", "hostnames": [names.host(resource, member)]}]
     return _pod(
-        resources.owner(resource, settings.operator),
+        names.owner(resource, settings.operator),
         name,
         _RESTORE,
-        {quorum_recovery.TOKEN: token},
+        {TOKEN: token},
         seconds=None,
         more=resource.spec.placement() | {"hostAliases": known},
         containers=[_ours(settings, "seal", seal, [home])],
         init=[_ours(settings, "fetch", fetch, [home, *([mount] if mount else ())]), etcd],
-        volumes=[{"name": resources.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
+        volumes=[{"name": names.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
     )
 
 
 def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
     """The seed's volume claim, as the StatefulSet would make it; nobody owns it, for it outlives the resource."""
-    own = resources.owner(resource, settings.operator)
-    made = resources.claim(resource, own, resource.spec.storage.size)
+    own = names.owner(resource, settings.operator)
+    made = stateful_set.claim(resource, own, resource.spec.storage.size)
     metadata = made["metadata"] | {
-        "name": resources.volume_name(resource, 0),
+        "name": names.volume_name(resource, 0),
         "namespace": resource.namespace,
     }
     return made | {"metadata": metadata, "kind": PERSISTENT_VOLUME_CLAIM.name}

@@ -25,7 +25,8 @@ from urllib.parse import urlsplit
 from operators.etcd.backup import work
 from operators.etcd.backup.store import AccessDenied, BackupError, SnapshotStore
 from operators.etcd.backup.volume import Volume
-from operators.etcd.client.server import Access, Connect, Endpoint, EtcdError
+from operators.etcd.client.errors import EtcdError
+from operators.etcd.client.server import Access, Connect, Endpoint
 from shared.observability import logs
 from shared.pki.certs import Pair
 

@@ -43,15 +43,6 @@ class BackupView:
     problem: SecretProblem | None = None
 
 
-def restore_pod_name(resource: EtcdCluster) -> str:
-    return f"{resource.name}-restore"
-
-
-def is_to_be_restored(resource: EtcdCluster) -> bool:
-    """Whether the cluster is yet to begin, and with a snapshot's data."""
-    return resource.spec.restore is not None and not resource.recorded_cluster_id and not resource.is_restored
-
-
 async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView:
     """What there is; live only while a cluster waits for the data that it begins with."""
     key = Key(resource.namespace, resource.name)
@@ -60,7 +51,7 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
         for obj in cache.owned(API.kind, key)
         if (obj["metadata"].get("labels") or {}).get(SCHEDULED) == resource.uid
     )
-    if not is_to_be_restored(resource):
+    if not resource.is_to_be_restored:
         return BackupView(scheduled)
     found = await _snapshot(resource, kube)
     problem = found if isinstance(found, SecretProblem) else None

@@ -10,21 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from operators.etcd.client.server import (
-    Access,
-    Alarm,
-    Connect,
-    Denied,
-    Endpoint,
-    EtcdError,
-    Member,
-    Members,
-    NoLeader,
-    NoSuchMember,
-    Refused,
-    Server,
-    Unreachable,
-)
+from operators.etcd.client.errors import Denied, EtcdError, NoLeader, NoSuchMember, Refused, Unreachable
+from operators.etcd.client.server import Access, Alarm, Connect, Endpoint, Member, Members, Server
 from shared.runtime.plan import Call
 
 

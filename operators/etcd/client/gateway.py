@@ -22,23 +22,18 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from operators.etcd.client import responses
+from operators.etcd.client.errors import Denied, NoLeader, Refused, Unauthenticated, Unreachable, Unsupported
 from operators.etcd.client.http import QUESTION, Wire
 from operators.etcd.client.server import (
     Access,
     Alarm,
     Connect,
-    Denied,
     Endpoint,
     EndpointStatus,
     HashKV,
     Member,
     Members,
-    NoLeader,
     Progress,
-    Refused,
-    Unauthenticated,
-    Unreachable,
-    Unsupported,
 )
 
 CHANGE = 10.0

@@ -12,7 +12,8 @@ import aiohttp
 from aiohttp.http_exceptions import LineTooLong
 
 from operators.etcd.client import responses
-from operators.etcd.client.server import Access, Endpoint, EtcdError, Unreachable
+from operators.etcd.client.errors import EtcdError, Unreachable
+from operators.etcd.client.server import Access, Endpoint
 from shared.observability import tracing
 from shared.pki import verify
 

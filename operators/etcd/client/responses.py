@@ -14,25 +14,20 @@ import json
 import re
 from typing import Any
 
-from operators.etcd.client.server import (
-    Alarm,
+from operators.etcd.client.errors import (
     Denied,
-    EndpointStatus,
     EtcdError,
-    HashKV,
-    Member,
-    Members,
     NoLeader,
     NoSpace,
     NoSuchMember,
     NotInSync,
-    Progress,
     Refused,
     Unauthenticated,
     Unhealthy,
     Unreachable,
     Unsupported,
 )
+from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, Progress
 
 ODD = (LookupError, TypeError, ValueError, AttributeError)
 

@@ -1,1 +1,1 @@
-"""Members: layout, bootstrap, quorum arithmetic and changes."""
+"""What follows from etcd's list of members: layout, quorum, and Raft's log. Pure; no step of the plan."""

@@ -1,23 +1,13 @@
-"""What follows from the list of members, and what must be known before anything follows. Pure.
-
-etcd's own list is the truth; places, pods and what an empty disk may do are derived from it (`layout`). What the list
-does not tell, and must never be forgotten, stands in the resource's status: which cluster this is, and where each
-member's data is (`record_cluster`).
-"""
+"""What the StatefulSet is to be, and which disk is recorded: both follow from etcd's list of members. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import CLUSTER_UID
+from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.steps import quorum_recovery
-from shared.runtime.plan import PASS, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +40,7 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
     if not begun(resource, seen):
         return Layout(1, _beginning(resource))
     known = [
-        number
-        for member in resource.recorded_members
-        if (number := resources.number_of(resource, member.name)) is not None
+        number for member in resource.recorded_members if (number := names.number_of(resource, member.name)) is not None
     ]
     return Layout(1 + max([*known, *(place.number for place in seen.places if place.volume)], default=0), Closed())
 
@@ -89,50 +77,3 @@ def recorded_disk(seen: Observed, place: Instance) -> str:
         return place.recorded if place.vacated else ""
     awaited = place.member.learner and not place.member.name
     return (place.disk if awaited or seen.healthy(place) else "") or place.recorded
-
-
-def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """A volume that another cluster wrote on is never taken, nor deleted."""
-    for place in seen.places:
-        labels = (place.volume or {"metadata": {}})["metadata"].get("labels") or {}
-        if place.volume is None or labels.get(CLUSTER_UID) == resource.uid:
-            continue
-        whose = f"another cluster's (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not this cluster's"
-        name = place.volume["metadata"]["name"]
-        return Step.blocked(
-            "VolumeInTheWay",
-            f"PersistentVolumeClaim {name} exists, and its data is {whose}. It was left alone; nothing was changed. "
-            "Rename this resource; or, if nobody needs that data, delete the claim. To go on with the data of a "
-            "resource that was deleted, restore a backup of it (spec.restore).",
-        )
-    return PASS
-
-
-def record_cluster(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """What must never be forgotten is written into the status before anything else happens.
-
-    Which cluster it is: then no seed ever begins another. And where each member's data is: then a member that lost it
-    is known from one that is merely away.
-    """
-    known, found = resource.recorded_cluster_id, seen.cluster_id
-    if not found:
-        return PASS
-    if not known and any(place.member for place in seen.places):
-        return Step.wait("Recording", f"Cluster {found:016x} has begun: its id is written down.", requeue=0)
-    if known != found and found == quorum_recovery.successor(resource):
-        return Step.wait("Recording", f"The recovery made cluster {found:016x}: its id is written down.", requeue=0)
-    if known and known != found:
-        return Step.blocked(
-            "AnotherCluster",
-            f"Members answer as cluster {found:016x}, and this is cluster {known:016x}. Nothing was changed. Somebody "
-            "began a new cluster in its place: restore a backup, or bring the volumes of the former members back.",
-        )
-    if seen.members is None:
-        return PASS
-    moved = [place for place in seen.places if place.member and recorded_disk(seen, place) != place.recorded]
-    if moved:
-        names = ", ".join(place.name for place in moved)
-        if [place.member for place in moved] == [seen.learner]:
-            return Step.wait("Joining", f"{names} joins: where its data will be is written down.", requeue=0)
-        return Step.wait("Recording", f"Where the data of {names} is, is written down.", requeue=0)
-    return PASS

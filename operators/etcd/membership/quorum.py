@@ -50,7 +50,7 @@ class Quorum:
         return f"{self.healthy} of {self.voters} voters are healthy, and {self.needed} must agree"
 
 
-def names(seen: Observed, members: tuple[Member, ...]) -> str:
+def member_names(seen: Observed, members: tuple[Member, ...]) -> str:
     """Members as people know them."""
     found = []
     for member in members:
@@ -81,7 +81,7 @@ def removal_refusal(seen: Observed, member: Member) -> str:
         return "it is the only voter"
     others = tuple(other for other in seen.down if other.id != member.id)
     if others and (healthy or left.spare < 0):
-        return f"{names(seen, others)} is down: afterwards only {left}"
+        return f"{member_names(seen, others)} is down: afterwards only {left}"
     return f"afterwards {left}" if left.spare < 0 else ""
 
 
@@ -101,7 +101,7 @@ def restart_refusal(seen: Observed, place: Instance) -> str:
     others = tuple(other for other in seen.down if other.id != place.member.id)
     if others:
         left = Quorum.of(seen).while_restarting(healthy=place.member not in seen.down)
-        return f"{names(seen, others)} is down: meanwhile only {left}"
+        return f"{member_names(seen, others)} is down: meanwhile only {left}"
     return ""
 
 
@@ -114,9 +114,9 @@ def addition_refusal(seen: Observed) -> str:
     if seen.members is None:
         return "no quorum of members answers"
     if seen.learner is not None:
-        return f"{names(seen, (seen.learner,))} is still a learner, and etcd takes one at a time"
+        return f"{member_names(seen, (seen.learner,))} is still a learner, and etcd takes one at a time"
     if seen.down:
-        return f"{names(seen, seen.down)} is down"
+        return f"{member_names(seen, seen.down)} is down"
     if seen.is_full:
         return "the space quota is used up: delete keys, or raise spec.quotaBackendBytes"
     return ""

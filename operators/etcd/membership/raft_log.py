@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import SUPPORTED, Version
-from operators.etcd.objects.command_line import SNAPSHOT_COUNT
-from operators.etcd.objects.resources import CONTAINER
+from operators.etcd.objects.command_line import SNAPSHOT_COUNT, number_given
 from operators.etcd.observe import Instance, Observed
 from shared.kubernetes.kinds import Obj
 
@@ -67,11 +66,4 @@ def _left(place: Instance, since: int, series: tuple[int, int]) -> int:
     said = place.status
     if said is None or place.member is None or Version.parse(said.version).series != series:
         return 0
-    return since + _snapshot_count(place.pod_obj) + 1 - said.raft_applied
-
-
-def _snapshot_count(pod: Obj | None) -> int:
-    containers = ((pod or {}).get("spec") or {}).get("containers") or ()
-    arguments = next((found.get("args") or () for found in containers if found["name"] == CONTAINER), ())
-    given = [argument for argument in arguments if argument.startswith(SNAPSHOT_COUNT)]
-    return int(given[-1].removeprefix(SNAPSHOT_COUNT)) if given else SNAPSHOT_EACH
+    return since + (number_given(place.pod_obj, SNAPSHOT_COUNT) or SNAPSHOT_EACH) + 1 - said.raft_applied

@@ -12,9 +12,8 @@ import math
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, features
-from operators.etcd.membership import bootstrap
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import CLIENT_PORT, DATA, METRICS_PORT, PEER_PORT
+from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects.names import CLIENT_PORT, CONTAINER, DATA, METRICS_PORT, PEER_PORT
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
@@ -47,7 +46,7 @@ def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
         quota: bytes of the database; None for what the spec says.
     """
     member = f"$({POD_NAME})"
-    scheme, spec = resources.scheme(resource), resource.spec
+    scheme, spec = names.scheme(resource), resource.spec
     found = [
         f"--name={member}",
         f"--data-dir={DATA_DIRECTORY}",
@@ -56,8 +55,8 @@ def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
         # Plain, and on a port of its own: probes and Prometheus have no certificate, and see no keys there.
         f"--listen-metrics-urls=http://{EVERYWHERE}:{METRICS_PORT}",
         # By names, for addresses change with each pod.
-        f"--initial-advertise-peer-urls={resources.peer_url_of(resource, member)}",
-        f"--advertise-client-urls={resources.client_url_of(resource, member)}",
+        f"--initial-advertise-peer-urls={names.peer_url_of(resource, member)}",
+        f"--advertise-client-urls={names.client_url_of(resource, member)}",
         *bootstrap.flags(resource),
         "--strict-reconfig-check=true",  # etcd itself refuses a change of members that would cost the quorum
         "--pre-vote=true",  # a member that comes back disturbs nobody's leader; the default since 3.5 alone
@@ -94,9 +93,17 @@ def _encryption(resource: EtcdCluster) -> list[str]:
         "--peer-client-cert-auth=true",
         # A member is known by a certificate for this cluster's names, whoever else the authority signs for. etcd would
         # look up, too, which name the caller's address has: that is DNS's word, which fails or is late when pods move.
-        f"--peer-cert-allowed-hostname={resources.host(resource, resources.member_name(resource, bootstrap.SEED))}",
+        f"--peer-cert-allowed-hostname={names.host(resource, names.member_name(resource, bootstrap.SEED))}",
         f"--{skip}-skip-client-san-verification=true",
     ]
+
+
+def number_given(pod: Obj | None, flag: str) -> int | None:
+    """Return the number that a pod gives etcd with a flag; None if it gives none."""
+    containers = ((pod or {}).get("spec") or {}).get("containers") or ()
+    arguments = next((each.get("args") or () for each in containers if each["name"] == CONTAINER), ())
+    given = [argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)]
+    return int(given[-1]) if given else None
 
 
 def environment(resource: EtcdCluster) -> list[Obj]:

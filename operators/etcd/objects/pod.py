@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import features
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, Start
-from operators.etcd.objects import command_line, resources
+from operators.etcd.objects import bootstrap, command_line, names
+from operators.etcd.objects.bootstrap import Closed, Start
 from operators.etcd.objects.command_line import CLIENT_TLS, HOME, PEER_TLS
-from operators.etcd.objects.resources import CLIENT, CLIENTS, COMPONENT, CONTAINER, DATA, METRICS, PEER, SECRETS, SERVES
-from operators.etcd.security.secrets import Secrets
+from operators.etcd.objects.names import CLIENT, CLIENTS, COMPONENT, CONTAINER, DATA, METRICS, PEER, SECRETS, SERVES
 from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
@@ -29,8 +29,20 @@ STARTING = 900
 """Seconds until a member must serve: it reads its database, and compares it with others', before it does."""
 
 
+class MountedSecrets(Protocol):
+    """What the members' Secrets hold, as far as the template depends on it."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of what etcd reads at its start alone; empty if that is nothing."""
+
+    @property
+    def authority_key(self) -> str:
+        """Key under which the Secrets hold the certificates that members trust."""
+
+
 def pod(
-    resource: EtcdCluster, own: Owner, image: str, begins: Start, secrets: Secrets, quota: int | None = None
+    resource: EtcdCluster, own: Owner, image: str, begins: Start, secrets: MountedSecrets, quota: int | None = None
 ) -> Obj:
     """The template of the members' pods.
 
@@ -86,9 +98,9 @@ def _etcd(resource: EtcdCluster, image: str, arguments: list[str]) -> Obj:
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
             for name, port in (
-                (CLIENT, resources.CLIENT_PORT),
-                (PEER, resources.PEER_PORT),
-                (METRICS, resources.METRICS_PORT),
+                (CLIENT, names.CLIENT_PORT),
+                (PEER, names.PEER_PORT),
+                (METRICS, names.METRICS_PORT),
             )
         ],
         "resources": resource.spec.container_resources(),
@@ -131,20 +143,20 @@ def _mounts(resource: EtcdCluster) -> list[Obj]:
     return mounts
 
 
-def _volumes(resource: EtcdCluster, secrets: Secrets) -> list[Obj]:
+def _volumes(resource: EtcdCluster, secrets: MountedSecrets) -> list[Obj]:
     volumes: list[Obj] = []
     storage, tls = resource.spec.storage, resource.spec.tls
     if storage.medium == "Memory":
         volumes.append({"name": DATA, "emptyDir": {"medium": "Memory", "sizeLimit": storage.size}})
     if tls.mode != "none":
         volumes += [
-            _tls_volume("client-tls", resources.server_secret(resource), secrets),
-            _tls_volume("peer-tls", resources.peer_secret(resource), secrets),
+            _tls_volume("client-tls", names.server_secret(resource), secrets),
+            _tls_volume("peer-tls", names.peer_secret(resource), secrets),
         ]
     return volumes
 
 
-def _tls_volume(volume: str, name: str, secrets: Secrets) -> Obj:
+def _tls_volume(volume: str, name: str, secrets: MountedSecrets) -> Obj:
     keys = {CERTIFICATE_KEY: CERTIFICATE_KEY, PRIVATE_KEY: PRIVATE_KEY, secrets.authority_key: AUTHORITY_KEY}
     items = [{"key": key, "path": path} for key, path in keys.items()]
     return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o440, "items": items}}

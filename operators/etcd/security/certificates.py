@@ -8,7 +8,7 @@ fills them). Where it is certManager, these three are cert-manager's.
 from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from shared.pki.rotation import CertificateRequest, in_domains, server_hosts
 
 
@@ -18,10 +18,10 @@ def leaves(resource: EtcdCluster) -> tuple[CertificateRequest, ...]:
     The last bears no name: with users, etcd's gateway takes none that does, lest somebody thinks that this is the user
     (`CommonName of client …` in server/embed/serve.go).
     """
-    name, namespace, service = resource.name, resource.namespace, resources.client_service_name(resource)
+    name, namespace, service = resource.name, resource.namespace, names.client_service_name(resource)
     members, clients = in_domains(f"*.{name}.{namespace}.svc"), server_hosts(name, namespace, service)
     return (
-        CertificateRequest(resources.peer_secret(resource), f"{name}-peer", members),
-        CertificateRequest(resources.server_secret(resource), f"{name}-server", clients),
-        CertificateRequest(resources.client_secret(resource), "", uri=f"etcd://{name}.{namespace}"),
+        CertificateRequest(names.peer_secret(resource), f"{name}-peer", members),
+        CertificateRequest(names.server_secret(resource), f"{name}-server", clients),
+        CertificateRequest(names.client_secret(resource), "", uri=f"etcd://{name}.{namespace}"),
     )

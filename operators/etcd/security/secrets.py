@@ -8,7 +8,7 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
-from operators.etcd.objects import resources
+from operators.etcd.objects import names as resources
 from operators.etcd.security.certificates import leaves
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj

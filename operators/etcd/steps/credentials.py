@@ -14,16 +14,17 @@ import dataclasses
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.client.server import Access
-from operators.etcd.observe import Observed, endpoints
+from operators.etcd.observe import Observed
 from operators.etcd.security.secrets import USER, Secrets
 from shared.kubernetes.secrets import PASSWORD_KEY, content_of
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
-AGAIN = 15.0
-"""Seconds until members, and the Secret, are asked again: no watch tells of either."""
+RETRY_SECONDS = 15.0
+"""Time until members and the Secret are read again: no watch reports either."""
 
 
 def former(secrets: Secrets) -> Access | None:
@@ -51,19 +52,19 @@ def require_entry(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
             "beside the one that it is to have, or set it: etcdctl user passwd root."
         )
     message = f"etcd does not let the operator in: {seen.denied} {mend} Members run on as they are."
-    return Step((), Progress.BLOCKED, "Denied", message, warning=True, requeue=AGAIN)
+    return Step((), Progress.BLOCKED, "Denied", message, warning=True, requeue=RETRY_SECONDS)
 
 
-def keep_auth(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def keep_auth(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
     """Everybody, or nobody, is asked for a user, as the spec says, and root's password is the Secret's."""
     auth = resource.spec.auth
     if auth is None or seen.members is None:
         return PASS
-    asked, access = endpoints(resource, seen), seen.secrets.access
+    asked, access = seen.endpoints, seen.secrets.access
     password = content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "")
     if seen.auth_enabled is None or (auth.enabled and not password):
         message = "Whether members ask for users could not be found out yet."
-        return Step.progressing("CheckingAuth", message, requeue=AGAIN)
+        return Step.progressing("CheckingAuth", message, requeue=RETRY_SECONDS)
     if auth.enabled and not seen.auth_enabled:
         message = f"From now on everybody is asked for a user; {USER}'s password is in Secret {auth.root_secret_name}."
         return Step.wait("EnablingAuth", message, EnableAuth(asked, access, USER, password))

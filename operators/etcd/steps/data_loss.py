@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
 
 TOKEN_LENGTH = 12
@@ -88,7 +88,7 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
 def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
     """Members with a vote: as a survivor remembers them, else as the status last told."""
     remembered = [
-        Voter(resources.member_name(resource, number), member.id)
+        Voter(names.member_name(resource, number), member.id)
         for member in seen.remembered
         if not member.learner and (number := _number(resource, member)) is not None
     ]
@@ -101,7 +101,7 @@ def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
 
 
 def _number(resource: EtcdCluster, member: Member) -> int | None:
-    found = (resources.number_of(resource, url) for url in member.peer_urls)
+    found = (names.number_of(resource, url) for url in member.peer_urls)
     return next((number for number in found if number is not None), None)
 
 

@@ -12,14 +12,16 @@ Source: https://etcd.io/docs/v3.6/op-guide/maintenance/ (space quota, defragment
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, Defragment, Disarm
 from operators.etcd.client.server import NOSPACE
 from operators.etcd.membership import quorum
-from operators.etcd.objects.resources import CONTAINER, endpoint
-from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.objects.command_line import QUOTA, number_given
+from operators.etcd.observe import Instance, Observed, endpoint
 from shared.api.schedule import last_due
 from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step, announced
@@ -28,29 +30,21 @@ from shared.status.verdict import Progress
 
 OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"
 
-ROOM = 0.9
+MAX_FULL_SHARE = 0.9
 """Part of the quota below which every member's file must be before writes are let in again: the alarm would be back at
 once, and each time round costs history and a pause of every member."""
 
-GAIN = 0.05
+MIN_GAIN_SHARE = 0.05
 """Part of a file that another member's shows not to be in use, from which on its own must be free, too."""
 
-COMPACT_BYTES, COMPACT_PART = 64 * 2**10, 0.001
+COMPACT_BYTES, COMPACT_SHARE = 64 * 2**10, 0.001
 """What is free in a file that was just defragmented: 16 KiB were, of 66 MiB."""
 
-SMALLEST = 100 * 2**20
-"""Bytes of a file below which it is not defragmented by the clock: there is nothing to gain.
-
-Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defragcontroller.
-"""
-
-QUOTA_FLAG = "--quota-backend-bytes="
-
-LATER = 30.0
-"""Seconds until members are looked at again, while somebody else must do something."""
+RETRY_SECONDS = 30.0
+"""Time until members are observed again while something else must happen first."""
 
 
-def relieve_full_disk(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
     """A used-up quota is relieved: forget history, give back what that frees, let writes in again.
 
     Compaction forgets former revisions of keys, which nobody asked to be forgotten. It is done all the same: a cluster
@@ -63,15 +57,11 @@ def relieve_full_disk(resource: EtcdCluster, seen: Observed, _now: datetime) -> 
     """
     if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster refuses compaction, too
         return PASS
-    crowded = [place for place in _measured(seen) if _size(place) > ROOM * quota(resource, place)]
+    crowded = [place for place in _measured(seen) if place.db_size > MAX_FULL_SHARE * quota(resource, place)]
     if not crowded:
-        calls = [
-            Disarm(endpoints(resource, seen), seen.secrets.access, alarm)
-            for alarm in seen.alarms
-            if alarm.kind == NOSPACE
-        ]
+        calls = [Disarm(seen.endpoints, seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == NOSPACE]
         return Step.wait(OUT_OF_SPACE, "There is room again in every member: writes are let in.", *calls)
-    if all(_size(place) <= ROOM * resource.spec.quota for place in crowded):
+    if all(place.db_size <= MAX_FULL_SHARE * resource.spec.quota for place in crowded):
         names = ", ".join(place.name for place in crowded)
         message = (
             f"{names}: still with the former quota, {_mib(quota(resource, crowded[0]))}, which is used up. The new"
@@ -86,12 +76,12 @@ def relieve_full_disk(resource: EtcdCluster, seen: Observed, _now: datetime) -> 
             f"{_fullest(resource, crowded)}: etcd takes no writes. To make room, history before revision {revision} is "
             "forgotten (compaction), and members are defragmented one by one."
         )
-        call = Compact(endpoints(resource, seen), seen.secrets.access, revision)
+        call = Compact(seen.endpoints, seen.secrets.access, revision)
         return announced(resource.obj, Step.wait(OUT_OF_SPACE, message, call))
     return _make_room(resource, seen, crowded)
 
 
-def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Instance]) -> Step:
+def _make_room(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]) -> Step:
     """Defragment the next member for which it helps; history is compacted by now.
 
     What members say to be in use is no less than what is, but may be more for long: pages that compaction freed count
@@ -102,14 +92,14 @@ def _make_room(resource: EtcdCluster, seen: Observed, crowded: list[Instance]) -
     voters = [place for place in crowded if place in seen.healthy_voters]
     if not voters:
         return _say(OUT_OF_SPACE, f"{fullest} It can be defragmented once it takes part and has a vote.")
-    least = min(_in_use(place) for place in seen.healthy_voters)
+    least = min(place.db_size - place.db_free for place in seen.healthy_voters)
     known = any(map(_is_compact, seen.healthy_voters)) or condition(resource.obj, READY).get("reason") == QUOTA_EXCEEDED
     helped = [place for place in voters if _helps(resource, place, least, known=known)]
     if helped:
         place = _next(seen, helped)
         if place.member is None or not seen.others_healthy(place.member):
             message = f"{fullest} Defragmentation, for which a member answers nobody, waits for"
-            return _say(OUT_OF_SPACE, f"{message} {quorum.names(seen, seen.down)}, which is down.")
+            return _say(OUT_OF_SPACE, f"{message} {quorum.member_names(seen, seen.down)}, which is down.")
         message = f"{fullest} {place.name} is being defragmented."
         return Step.wait(OUT_OF_SPACE, message, Defragment((endpoint(resource, place),), seen.secrets.access))
     place = min(voters, key=lambda place: quota(resource, place))
@@ -128,31 +118,30 @@ def _helps(resource: EtcdCluster, place: Instance, least: int, *, known: bool) -
         least: bytes that anybody says to be in use.
         known: whether these are really in use, so that nobody need be defragmented to find out.
     """
-    if least > ROOM * quota(resource, place):
+    if least > MAX_FULL_SHARE * quota(resource, place):
         return not known
-    return not _is_compact(place) or _size(place) - least >= GAIN * _size(place)
+    return not _is_compact(place) or place.db_size - least >= MIN_GAIN_SHARE * place.db_size
 
 
 def _is_compact(place: Instance) -> bool:
     """Whether a file holds nothing but what is in use, as after a defragmentation; tried with 3.4 to 3.7."""
-    return _free(place) <= max(COMPACT_BYTES, COMPACT_PART * _size(place))
+    return place.db_free <= max(COMPACT_BYTES, COMPACT_SHARE * place.db_size)
 
 
-def defragment(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def defragment(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
     """When the schedule says so, members of whose file much is free give it back: one, then all are looked at again.
 
     It waits while anything is the matter with the cluster; a moment that passes meanwhile is made up for, once.
     """
     if _due(resource, now) is None or not _calm(seen):
         return PASS
-    fragmented = _fragmented(resource, seen)
-    if not fragmented:
+    if not seen.fragmented_voters:
         return PASS
-    place = _next(seen, fragmented)
+    place = _next(seen, seen.fragmented_voters)
     return Step.do(Defragment((endpoint(resource, place),), seen.secrets.access))
 
 
-def last_defragmentation(resource: EtcdCluster, seen: Observed, now: datetime) -> str | None:
+def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime) -> str | None:
     """status.lastDefragmentation: up to which moment the schedule was followed; None if there is nothing to say.
 
     It begins with the time at which the schedule was first seen, so that a new one waits for its first moment; and
@@ -164,18 +153,13 @@ def last_defragmentation(resource: EtcdCluster, seen: Observed, now: datetime) -
     if recorded is None:
         return _rfc3339(now)
     due = _due(resource, now)
-    handled = due is not None and _calm(seen) and not _fragmented(resource, seen)
+    handled = due is not None and _calm(seen) and not seen.fragmented_voters
     return _rfc3339(due) if due is not None and handled else recorded
 
 
 def quota(resource: EtcdCluster, place: Instance) -> int:
     """The quota in bytes that a member runs with: its pod's, which may be older than the spec's."""
-    containers = ((place.pod_obj or {}).get("spec") or {}).get("containers") or ()
-    for container in containers:
-        for argument in (container.get("args") or ()) if container["name"] == CONTAINER else ():
-            if argument.startswith(QUOTA_FLAG):
-                return int(argument.removeprefix(QUOTA_FLAG))
-    return resource.spec.quota
+    return number_given(place.pod_obj, QUOTA) or resource.spec.quota
 
 
 def _due(resource: EtcdCluster, now: datetime) -> datetime | None:
@@ -190,18 +174,7 @@ def _calm(seen: Observed) -> bool:
     return bool(seen.members) and not (seen.alarms or seen.learner or seen.down)
 
 
-def _fragmented(resource: EtcdCluster, seen: Observed) -> list[Instance]:
-    wanted = resource.spec.defragmentation
-    if wanted is None:
-        return []
-    return [
-        place
-        for place in seen.healthy_voters
-        if _size(place) >= SMALLEST and 100 * _free(place) >= wanted.threshold * _size(place)
-    ]
-
-
-def _next(seen: Observed, places: list[Instance]) -> Instance:
+def _next(seen: Observed, places: Sequence[Instance]) -> Instance:
     return min(places, key=lambda place: (place is seen.leader, place.number))
 
 
@@ -210,26 +183,14 @@ def _measured(seen: Observed) -> list[Instance]:
     return [place for place in seen.places if place.member is not None and place.status is not None]
 
 
-def _size(place: Instance) -> int:
-    return place.status.db_size if place.status else 0
-
-
-def _in_use(place: Instance) -> int:
-    return place.status.db_in_use if place.status else 0
-
-
-def _free(place: Instance) -> int:
-    return _size(place) - _in_use(place)
-
-
 def _fullest(resource: EtcdCluster, places: list[Instance]) -> str:
-    place = max(places, key=_size)
-    return f"{place.name} has used up its quota of {_mib(quota(resource, place))} with a file of {_mib(_size(place))}"
+    place = max(places, key=lambda place: place.db_size)
+    return f"{place.name} has used up its quota of {_mib(quota(resource, place))} with a file of {_mib(place.db_size)}"
 
 
 def _say(reason: str, message: str) -> Step:
     """What keeps writes out, and is not mended here: the rest of the chain may mend it."""
-    return Step((), Progress.PROGRESSING, reason, message, warning=True, requeue=LATER)
+    return Step((), Progress.PROGRESSING, reason, message, warning=True, requeue=RETRY_SECONDS)
 
 
 def _mib(size: int) -> str:

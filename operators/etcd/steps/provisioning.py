@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
+from operators.etcd.objects import disruption_budget, names, services
 from operators.etcd.objects.command_line import QUOTA
-from operators.etcd.objects.resources import COMPONENT, SECRETS
+from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.settings import Settings
@@ -26,25 +26,25 @@ REFUSAL = "etcd.ydzs.io/growth-refused"
 
 def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
     """Members find each other by their names before they are ready, and clients those that take them."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     return Step.do(
-        Apply(SERVICE, resources.headless_service(resource, own)),
-        Apply(SERVICE, resources.client_service(resource, own)),
+        Apply(SERVICE, services.headless_service(resource, own)),
+        Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
 def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
-    wanted = resources.disruption_budget(resource, resources.owner(resource, settings.operator))
+    wanted = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
     return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
     issuing = Issuing(
-        own=resources.owner(resource, settings.operator),
+        own=names.owner(resource, settings.operator),
         component=COMPONENT,
-        authority=resources.authority_secret(resource),
+        authority=names.authority_secret(resource),
         leaves=certificates.leaves(resource),
         found=seen.secrets.found,
         informed=_started_with(seen),

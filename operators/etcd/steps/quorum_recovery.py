@@ -17,12 +17,13 @@ without a person who allows just this:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
+from operators.etcd.backup.pods import TOKEN, recovery_pod_name
+from operators.etcd.objects import names
+from operators.etcd.objects.bootstrap import successor
 from operators.etcd.observe import Observed
 from operators.etcd.steps.data_loss import QuorumLoss, Voter, loss, progress
 from shared.kubernetes.accessors import annotation
@@ -36,8 +37,6 @@ QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
 SOON, AGAIN = 5.0, 30.0
 """Seconds until members are asked again: while they may come back, and while a person must act."""
 
-TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
-"""Annotation of a pod that makes data: which recovery (or restore) it is for."""
 
 PodBuilder = Callable[[EtcdCluster, int, str], Obj]
 """The pod that makes a new cluster of the database at a place (its number), for a recovery (its token)."""
@@ -84,44 +83,13 @@ def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
         return 0
     recorded = _recorded(resource)
     if recorded and _made(resource, seen):
-        return 1 + (resources.number_of(resource, recorded["survivor"]) or 0)
+        return 1 + (names.number_of(resource, recorded["survivor"]) or 0)
     if not _stopped(seen):
         return None
-    if pod_name(resource) in seen.job_pods:
+    if recovery_pod_name(resource) in seen.job_pods:
         return 0  # it may hold the volume yet
     # The confirmation was taken back: all that were there start again.
-    return 1 + max((resources.number_of(resource, member.name) or 0 for member in resource.recorded_members), default=0)
-
-
-def successor(resource: EtcdCluster) -> int:
-    """Id of the cluster that the recovery in the status makes; 0 if there is none."""
-    recorded = _recorded(resource)
-    number = resources.number_of(resource, recorded["survivor"]) if recorded else None
-    if number is None:
-        return 0
-    _, cluster_id = ids(resources.peer_url(resource, number), cluster_token(resource, recorded["token"]))
-    return cluster_id
-
-
-def ids(peer_url: str, token: str) -> tuple[int, int]:
-    """Ids of the member and of the cluster that etcd makes of a new one with a single member.
-
-    They follow from nothing else, so that they are known beforehand.
-    Source: computeMemberID and genID in server/etcdserver/api/membership of 3.4 to 3.7.
-    """
-    member = hashlib.sha1((peer_url + token).encode(), usedforsecurity=False).digest()[:8]
-    cluster = hashlib.sha1(member, usedforsecurity=False).digest()[:8]
-    return int.from_bytes(member, "big"), int.from_bytes(cluster, "big")
-
-
-def cluster_token(resource: EtcdCluster, token: str) -> str:
-    """What the recovery's pod gives to `etcdutl snapshot restore --initial-cluster-token`."""
-    return f"{resource.uid}-{token}"
-
-
-def pod_name(resource: EtcdCluster) -> str:
-    """Name of the recovery's pod."""
-    return f"{resource.name}-recovery"
+    return 1 + max((names.number_of(resource, member.name) or 0 for member in resource.recorded_members), default=0)
 
 
 def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -132,12 +100,12 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
     """
     if executing(resource, seen):
         return _execute(build, resource, seen, now)
-    recorded, pod = _recorded(resource), seen.job_pods.get(pod_name(resource))
+    recorded, pod = _recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if recorded and _made(resource, seen):
         message = f"The new cluster is made of the data of {recorded['survivor']}, which starts as its only member."
         return Step.progressing(RECOVERING, message, requeue=SOON)
     if pod is not None:
-        message = f"The pod {pod_name(resource)} is not needed any more: it goes."
+        message = f"The pod {recovery_pod_name(resource)} is not needed any more: it goes."
         return Step.wait(RECOVERING, message, *_delete(pod), requeue=SOON)
     found = loss(resource, seen)
     if found is None:
@@ -147,9 +115,9 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
 
 def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Stop all, then make the new cluster of what the survivor has."""
-    recorded, pod = _recorded(resource), seen.job_pods.get(pod_name(resource))
+    recorded, pod = _recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     survivor, token = recorded["survivor"], recorded["token"]
-    number = resources.number_of(resource, survivor)
+    number = names.number_of(resource, survivor)
     running = [place.name for place in seen.places if place.pod_obj is not None]
     if not _stopped(seen) or survivor in running or number is None:
         message = f"Recovery {token} is allowed: {', '.join(running)} stop, so that all they know is on their disks."
@@ -246,7 +214,7 @@ def _stopped(seen: Observed) -> bool:
 
 def _made(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the new cluster is made: its pod has ended well, or somebody answers as that cluster."""
-    recorded, pod = _recorded(resource), seen.job_pods.get(pod_name(resource))
+    recorded, pod = _recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if any(place.status and place.status.cluster_id == successor(resource) for place in seen.places):
         return True
     ended_well = pod is not None and (pod.get("status") or {}).get("phase") == "Succeeded"

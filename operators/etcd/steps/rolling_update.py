@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.client.commands import Remove
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.changes import HELD, SOON, hand_over
-from operators.etcd.membership.quorum import names, removal_refusal, restart_refusal
+from operators.etcd.membership.quorum import member_names, removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
+from operators.etcd.objects import bootstrap
+from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
-from operators.etcd.objects.resources import CONTAINER
 from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from operators.etcd.steps.member_changes import hand_over
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Delete, Step
@@ -89,7 +90,7 @@ def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime)
     if why := refusal(resource, seen):
         return Step.blocked("UpgradeRefused", f"{why} Nothing was changed.")
     if why := unreadable(resource, seen):  # what else the change is about goes on meanwhile: it may be what mends it
-        return Step.progressing("UpgradeHeld", why, warning=True, requeue=HELD)
+        return Step.progressing("UpgradeHeld", why, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     return PASS
 
 
@@ -126,7 +127,9 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
         return _leave_and_rejoin(resource, seen, place, goal)
     if why := restart_refusal(seen, place):
         if coming := _coming_back(seen, now):
-            return Step.wait("Updating", f"{goal}. {coming} is made anew, and comes back.", requeue=SOON)
+            return Step.wait(
+                "Updating", f"{goal}. {coming} is made anew, and comes back.", requeue=MEMBERSHIP_POLL_SECONDS
+            )
         return _held(seen, goal, place, why)
     others = [other for other in seen.healthy_voters if other is not place]
     if place is seen.leader and others:
@@ -163,7 +166,7 @@ def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
             f" {broken[0].name} already runs as the spec says, and does not start: {broken[0].pod.trouble} "
             "Mend the spec, or take the change back: the others stay as they are."
         )
-    return Step((), Progress.WAITING, "UpgradeHeld", message, warning=True, requeue=HELD)
+    return Step((), Progress.WAITING, "UpgradeHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
 
 
 def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Instance, goal: str) -> Step:
@@ -196,7 +199,7 @@ def who_is_down(seen: Observed) -> str:
     for member in seen.down:
         place = seen.place_of(member)
         if place is None:
-            told.append(names(seen, (member,)))
+            told.append(member_names(seen, (member,)))
         elif place.pod is None:
             told.append(f"{place.name} has no pod.")
         elif place.pod.leaving:

@@ -1,11 +1,14 @@
-"""What fields of a RedisCluster must be to each other and to what they were: in CEL, and the same in Python."""
+"""Rules between the fields of a RedisCluster, and between old and new values: each in CEL, and the same in Python.
+
+The models import their rules, so the Python halves take their model as `Any`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from operators.redis.api.engine_versions import ADVICE, NAMES_VALKEY, TAGGED, TOO_OLD
 from operators.redis.api.engine_versions import FORM as VERSION
@@ -16,9 +19,6 @@ from shared.api.image import NAME_FORM
 from shared.api.podspec import number_cel, smaller
 from shared.api.rules import ISSUER_RULES, not_ours, stays
 from shared.api.spec import Rule, Transition
-
-if TYPE_CHECKING:
-    from operators.redis.api.spec import RedisClusterSpec
 
 OWN_KEYS = "redis.middleware.hc.cn/"
 """What labels and annotations of the operator's own begin with."""
@@ -123,7 +123,7 @@ _ELSEWHERE = "Make another RedisCluster, and copy the data there."
 _SIZE_CEL = number_cel("self.storage.size")
 
 
-def _volumes(spec: RedisClusterSpec) -> str:
+def _volumes(spec: Any) -> str:
     """The same as _VOLUMES_CEL."""
     given = spec.template.volumes
     if given is None:
@@ -132,7 +132,7 @@ def _volumes(spec: RedisClusterSpec) -> str:
     return f"with volumes {given.type}{claim}"
 
 
-def _class(spec: RedisClusterSpec) -> str:
+def _class(spec: Any) -> str:
     """What spec.storage is, as far as it stays."""
     if spec.storage is None:
         return "without volumes"
@@ -150,11 +150,11 @@ def _once(field: str) -> Rule:
     )
 
 
-def _ours(spec: RedisClusterSpec) -> list[str]:
+def _ours(spec: Any) -> list[str]:
     return [directive for directive in OURS if directive in spec.config]
 
 
-def _malformed(spec: RedisClusterSpec) -> list[str]:
+def _malformed(spec: Any) -> list[str]:
     return [directive for directive in spec.config if re.fullmatch(DIRECTIVE, directive) is None]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from operators.redis.api.rules import STRATEGY_RULES
-from operators.redis.topology.slot_planner import Strategy
+from operators.redis.slots.slot_planner import Strategy
 from shared.api.spec import INT32, Rule, SpecModel
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from operators.redis.api.engine_versions import Engine
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from shared.api.spec import INT32, INT64, Reported, SpecModel, Time
 from shared.kubernetes.kinds import Obj
 

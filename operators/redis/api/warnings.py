@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from operators.redis.api.pod_template import strayed
+from operators.redis.api.resource import RedisCluster
 from shared.kubernetes.quantity import parse_quantity
-
-if TYPE_CHECKING:
-    from operators.redis.api.resource import RedisCluster
 
 _CLAIM_NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 

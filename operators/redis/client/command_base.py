@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from operators.redis.client.errors import RedisError, Unreachable
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Access, Connect, Endpoint, RedisError, Server, Unreachable
+from operators.redis.client.server import Access, Connect, Endpoint, Server
 from shared.runtime.plan import Call
 
 

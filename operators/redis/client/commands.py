@@ -1,9 +1,9 @@
-"""Steps on a running cluster: values that plans ask for, and how each is carried out.
+"""The calls of a plan on running servers, and how each is carried out; migration/commands.py has those that move slots.
 
-A call may be old when it is carried out, and it may have been carried out already: by us before a crash, or by a
-command whose answer never came. So each first makes sure who answers at an address, which may be another's by now; then
-it looks at what it rests on, and does nothing where what it wants is so. That makes each harmless to repeat, and to be
-cut off between any two of its commands.
+A call may be old when it is carried out, and it may have been carried out before: by an operator that crashed, or by a
+command whose answer was lost. So each call first checks the id of the node that answers, inspects the state that it
+depends on, and does nothing where the goal is reached. It is safe to repeat, and safe to interrupt between any two
+commands.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from operators.redis import migration
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
+from operators.redis.client.errors import Refused
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Connect, Endpoint, Refused, Server
-from operators.redis.migration.slot_closing import close_slots
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.client.server import Connect, Endpoint, Server
+from operators.redis.slots.hash_slots import Slots
 from shared.runtime.plan import Call
 
 
@@ -161,54 +159,6 @@ class Forget(RedisCall):
 
     def __str__(self) -> str:
         return f"let {len(self.at)} nodes forget {self.id}"
-
-
-@dataclass(frozen=True, slots=True)
-class MoveSlots(RedisCall):
-    """Move slots for a while; what is left is moved by the next.
-
-    Attributes:
-        nodes: where masters are asked, by id.
-        keys: of a slot, in one command; where servers move slots by themselves, they decide.
-        budget: seconds after which nothing more is begun.
-    """
-
-    moves: tuple[Move, ...]
-    nodes: Mapping[str, Endpoint]
-    keys: int = migration.KEYS
-    budget: float = migration.BUDGET
-
-    async def carry_out(self, connect: Connect, /) -> None:
-        await migration.move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)
-
-    def __str__(self) -> str:
-        told = (f"{len(each.slots)} from {self._name(each.source)} to {self._name(each.target)}" for each in self.moves)
-        return f"move slots: {', '.join(told)}"
-
-    def _name(self, node_id: str) -> str:
-        endpoint = self.nodes.get(node_id)
-        return endpoint.name if endpoint else node_id
-
-
-@dataclass(frozen=True, slots=True)
-class CloseSlots(RedisCall):
-    """Take slots off their way; who does not own them must have none of their keys.
-
-    Attributes:
-        source, target: ids of the ends.
-        nodes: where masters are asked, by id; an end that is not among them is left alone.
-    """
-
-    source: str
-    target: str
-    slots: Slots
-    nodes: Mapping[str, Endpoint]
-
-    async def carry_out(self, connect: Connect, /) -> None:
-        await close_slots(connect, self.access, self.nodes, (self.source, self.target), self.slots)
-
-    def __str__(self) -> str:
-        return f"close slots {self.slots}"
 
 
 @dataclass(frozen=True, slots=True)

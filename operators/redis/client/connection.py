@@ -26,17 +26,8 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import ConnectionError as CutOff
 from redis.exceptions import RedisError as LibraryError
 
-from operators.redis.client.server import (
-    Access,
-    Command,
-    Connect,
-    Denied,
-    Endpoint,
-    Loading,
-    Refused,
-    Server,
-    Unreachable,
-)
+from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
+from operators.redis.client.server import Access, Command, Connect, Endpoint, Server
 from shared.observability import tracing
 from shared.pki import verify
 

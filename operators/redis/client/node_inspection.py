@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from operators.redis.client import responses
+from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Refused, Server, Unreachable
+from operators.redis.client.server import Server
 
 COMMANDS = (
     ("INFO",),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 ODD = (LookupError, TypeError, ValueError, AttributeError)
 

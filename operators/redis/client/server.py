@@ -1,4 +1,4 @@
-"""What a server of Redis or Valkey is asked, and how it refuses; `connection` speaks with real ones."""
+"""One server of Redis or Valkey: its endpoint, the credentials for it, and the protocol of a connection to it."""
 
 from __future__ import annotations
 
@@ -7,57 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from shared.pki.certs import Pair
-from shared.runtime.errors import DatabaseError
 
 PORT, BUS_PORT = 6379, 16379
 """For clients, and for what nodes tell each other: always 10,000 above."""
-
-
-class RedisError(DatabaseError):
-    """A request that a server did not fulfil.
-
-    RedisError
-    ├── Unreachable   no answer: no connection, TLS refused, not in time, cut off
-    └── Refused       the server's answer says why; its first word is in `code`
-        ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
-        ├── Loading    LOADING, BUSY, MASTERDOWN: not now
-        └── SlotStuck  a slot cannot be moved on before somebody mends something; clients find its keys meanwhile
-            └── TargetFull  its target has no memory left
-
-    After Unreachable a command may have come about nevertheless: who repeats it looks first. After others it has not.
-    """
-
-
-class Unreachable(RedisError):
-    """No answer came."""
-
-
-class Refused(RedisError):
-    """The server says no.
-
-    Attributes:
-        code: the first word of its answer: ERR, MOVED, CLUSTERDOWN, IOERR, BUSYKEY…; by default the message's.
-    """
-
-    def __init__(self, message: str, code: str = "") -> None:
-        super().__init__(message)
-        self.code = code or message.split(" ", 1)[0]
-
-
-class Denied(Refused):
-    """User, password or certificate are not accepted."""
-
-
-class Loading(Refused):
-    """It cannot answer at this time: it reads its data, or a script runs."""
-
-
-class SlotStuck(Refused):
-    """A slot cannot be moved on; the message says what mends it."""
-
-
-class TargetFull(SlotStuck):
-    """The node that is to have a slot has no memory left for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
-from operators.redis.client.server import Command, Refused
+from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
 
 BIG = 64 * 2**20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.redis.client.server import Refused
+from operators.redis.client.errors import Refused
 from operators.redis.migration.participants import End
 
 

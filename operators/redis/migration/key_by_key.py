@@ -31,13 +31,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from operators.redis.client.server import Command, Loading, Refused, SlotStuck, TargetFull
+from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull
+from operators.redis.client.server import Command
 from operators.redis.migration import big_keys
+from operators.redis.migration.latency_probe import LatencyProbe
 from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
 from operators.redis.migration.slot_closing import close
-from operators.redis.migration.throttle import LatencyProbe, Throttle
-from operators.redis.topology.slots import Slots
+from operators.redis.migration.throttle import Throttle
+from operators.redis.slots.hash_slots import Slots
 
 BATCH = 32
 """Slots that are opened in one go, and handed over in one: for each go, servers write down what they know."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.redis.client import responses
-from operators.redis.client.server import TargetFull
+from operators.redis.client.errors import TargetFull
 from operators.redis.migration.participants import End
 
 

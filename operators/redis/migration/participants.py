@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from operators.redis.api.engine_versions import Engine, Features, features
+from operators.redis.client.errors import RedisError, Refused, Unreachable
 from operators.redis.client.node_inspection import look
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Access, Connect, Endpoint, RedisError, Refused, Server, Unreachable
+from operators.redis.client.server import Access, Connect, Endpoint, Server
 
 
 @dataclass(frozen=True)

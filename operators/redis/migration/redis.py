@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operators.redis.client.responses import mapping
 from operators.redis.migration.participants import End
 from operators.redis.migration.server_side import Job, MigrationPath
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from operators.redis.client.errors import SlotStuck
 from operators.redis.client.node_inspection import look
-from operators.redis.client.server import SlotStuck
 from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 SHARE = 256 * 2**20
 """Bytes that a job is to move, as estimated: a failure costs no more than that, and its memory on both ends no more."""

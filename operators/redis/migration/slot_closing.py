@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from operators.redis.client.server import Access, Command, Connect, Endpoint, Refused, SlotStuck
+from operators.redis.client.errors import Refused, SlotStuck
+from operators.redis.client.server import Access, Command, Connect, Endpoint
 from operators.redis.migration.participants import End, Ends
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 
 async def close_slots(

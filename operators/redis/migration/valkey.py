@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
-from operators.redis.client.server import Refused
 from operators.redis.migration.participants import End
 from operators.redis.migration.server_side import Job, MigrationPath
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 _ENDED = frozenset({"success", "failed", "cancelled"})
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from operators.redis.api.engine_versions import features
 from operators.redis.api.pod_template import HOST_DIRECTORY
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import BUS_PORT, PORT
-from operators.redis.objects import resources
-from operators.redis.objects.redis_conf import CONFIG, CONFIG_KEY, HOME, TLS, USERS, USERS_KEY
-from operators.redis.objects.resources import (
+from operators.redis.objects import names
+from operators.redis.objects.names import (
     BUS,
     CERTIFICATE_MARK,
     CLIENT,
@@ -17,15 +18,15 @@ from operators.redis.objects.resources import (
     CONTAINER,
     DATA,
     EXPORTER,
+    EXPORTER_PASSWORD_KEY,
+    EXPORTER_USER,
     METRICS,
     METRICS_PORT,
     READ_ONCE,
     SERVES,
     USERS_MARK,
 )
-from operators.redis.security.secrets import Secrets
-from operators.redis.security.users import EXPORTER as EXPORTERS_USER
-from operators.redis.security.users import EXPORTERS
+from operators.redis.objects.redis_conf import CONFIG, CONFIG_KEY, HOME, TLS, USERS, USERS_KEY
 from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
@@ -47,18 +48,16 @@ STARTING = 900
 POD_IP, POD_NAME = "POD_IP", "POD_NAME"
 
 
-def pod(resource: RedisCluster, own: Owner, image: str, secrets: Secrets, config_digest: str) -> Obj:
+def pod(resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str], config_digest: str) -> Obj:
     """The template of the nodes' pods.
 
     Args:
         image: the engine's.
-        secrets: what the nodes' Secrets hold: pods are marked with what of it they were made with.
-        config_digest: of what servers read of redis.conf at their start alone.
+        marks: annotations for what pods are made with, of which running servers are informed without a restart.
+        config_digest: digest of what servers read in redis.conf only when they start.
     """
     settings, spec = resource.spec.pods, resource.spec
-    annotations = settings.annotations | {READ_ONCE: config_digest, USERS_MARK: secrets.users_mark}
-    if secrets.mounted is not None:
-        annotations[CERTIFICATE_MARK] = secrets.mounted.mark
+    annotations = {**settings.annotations, READ_ONCE: config_digest, **marks}
     containers = [_server(resource, image)]
     if spec.exporter_image:
         containers.append(_exporter(resource, spec.exporter_image))
@@ -94,7 +93,7 @@ def arguments(resource: RedisCluster) -> list[str]:
     """The server's command line: its file, and what differs from pod to pod, which the kubelet fills in."""
     found = [f"{CONFIG}/{CONFIG_KEY}", "--cluster-announce-ip", f"$({POD_IP})"]
     if features(resource.engine).hostnames:
-        found += ["--cluster-announce-hostname", resources.host(resource, f"$({POD_NAME})")]
+        found += ["--cluster-announce-hostname", names.host(resource, f"$({POD_NAME})")]
     return found
 
 
@@ -156,10 +155,10 @@ def _exporter(resource: RedisCluster, image: str) -> Obj:
     that may read metrics and nothing else; CONFIG, which would show what replicas enter with, it leaves alone.
     """
     secure = resource.spec.tls.mode != "none"
-    password: Obj = {"secretKeyRef": {"name": resources.users_secret(resource), "key": EXPORTERS}}
+    password: Obj = {"secretKeyRef": {"name": names.users_secret(resource), "key": EXPORTER_PASSWORD_KEY}}
     variables = {
         "REDIS_ADDR": f"redis{'s' if secure else ''}://localhost:{PORT}",
-        "REDIS_USER": EXPORTERS_USER,
+        "REDIS_USER": EXPORTER_USER,
         "REDIS_EXPORTER_WEB_LISTEN_ADDRESS": f":{METRICS_PORT}",
         "REDIS_EXPORTER_CONFIG_COMMAND": "-",
     }
@@ -210,12 +209,12 @@ def _volumes(resource: RedisCluster) -> list[Obj]:
         volumes.append({"name": DATA, "persistentVolumeClaim": {"claimName": given.persistent_volume_claim_name}})
     elif resource.spec.storage is None:
         volumes.append({"name": DATA, "emptyDir": {}})
-    config: Obj = {"name": resources.config_name(resource), "defaultMode": 0o444, "items": [_item(CONFIG_KEY)]}
-    users: Obj = {"secretName": resources.users_secret(resource), "defaultMode": 0o440, "items": [_item(USERS_KEY)]}
+    config: Obj = {"name": names.config_name(resource), "defaultMode": 0o444, "items": [_item(CONFIG_KEY)]}
+    users: Obj = {"secretName": names.users_secret(resource), "defaultMode": 0o440, "items": [_item(USERS_KEY)]}
     volumes += [{"name": "config", "configMap": config}, {"name": "users", "secret": users}]
     if resource.spec.tls.mode != "none":
         # All of it: the authorities stand there under a name that changes with them.
-        volumes.append({"name": "tls", "secret": {"secretName": resources.tls_secret(resource), "defaultMode": 0o440}})
+        volumes.append({"name": "tls", "secret": {"secretName": names.tls_secret(resource), "defaultMode": 0o440}})
     return volumes
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects import resources
+from operators.redis.objects import names
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from shared.pki import certs
@@ -38,11 +38,11 @@ def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
     """What nodes show clients and each other, and what clients show."""
     name, hosts = (
         resource.name,
-        server_hosts(resource.name, resource.namespace, resources.client_service_name(resource)),
+        server_hosts(resource.name, resource.namespace, names.client_service_name(resource)),
     )
     return (
-        CertificateRequest(resources.server_secret(resource), f"{name}-server", hosts),
-        CertificateRequest(resources.client_secret(resource), f"{name}-client"),
+        CertificateRequest(names.server_secret(resource), f"{name}-server", hosts),
+        CertificateRequest(names.client_secret(resource), f"{name}-client"),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
-from operators.redis.objects import resources
+from operators.redis.objects import names as object_names
 from operators.redis.security.certificates import MountedCertificates, leaves
 from operators.redis.security.users import Passwords
 from shared.kubernetes.client import Kube
@@ -67,12 +67,12 @@ async def read(resource: RedisCluster, kube: Kube) -> Secrets:
 def names(resource: RedisCluster) -> set[str]:
     """Names of the Secrets that count."""
     auth = resource.spec.auth
-    found = {resources.users_secret(resource), *_certificates(resource), *((auth.secret_name,) if auth else ())}
-    return found | ({resources.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
+    found = {object_names.users_secret(resource), *_certificates(resource), *((auth.secret_name,) if auth else ())}
+    return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
 
 
 def _certificates(resource: RedisCluster) -> tuple[str, ...]:
-    return certificate_secrets(resource.spec.tls.mode, leaves(resource), resources.authority_secret(resource))
+    return certificate_secrets(resource.spec.tls.mode, leaves(resource), object_names.authority_secret(resource))
 
 
 def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
@@ -89,14 +89,14 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
         problem = wrong.problem
     if resource.spec.auth is not None:
         named = content_of(found[resource.spec.auth.secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
-    users = found[resources.users_secret(resource)]
+    users = found[object_names.users_secret(resource)]
     passwords = Passwords.of(users)
     mark = digest([(key_of(users), passwords.text.encode())])[:16] if passwords else ""
     mounted = None
     if resource.spec.tls.mode != "none":
-        mounted = MountedCertificates.of(found[resources.tls_secret(resource)])
+        mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
     access = _access(passwords, (wanted or "", named), mounted, original)
-    expires = ends(found, _certificates(resource), resources.authority_secret(resource))
+    expires = ends(found, _certificates(resource), object_names.authority_secret(resource))
     return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
 
 
@@ -111,12 +111,12 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
     mode = resource.spec.tls.mode
     if mode == "none":
         return None
-    name = resources.server_secret(resource)
+    name = object_names.server_secret(resource)
     secret = found[name]
     if mode == "self":
         return MountedCertificates.of(secret)
-    node = resources.host(resource, resources.node_name(resource, 0))
-    service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
+    node = object_names.host(resource, object_names.node_name(resource, 0))
+    service = f"{object_names.client_service_name(resource)}.{resource.namespace}.svc"
     # Nodes are each other's clients.
     certificate_of("spec.tls", name, secret, hosts=(node, service), is_client=True, is_ordered=mode == "certManager")
     return MountedCertificates.of(secret)

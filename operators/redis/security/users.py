@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.redis.client.responses import digest
+from operators.redis.objects.names import EXPORTER_PASSWORD_KEY, EXPORTER_USER
 from operators.redis.objects.redis_conf import USERS_KEY, quoted
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
@@ -28,10 +29,7 @@ from shared.kubernetes.secrets import content_of
 USER = "default"
 """The user that clients, nodes and the operator are; without a password, so is everybody."""
 
-EXPORTER = "exporter"
-"""The user that reads metrics, and nothing else: its password is of our making, and needs no change."""
-
-CURRENT, NEXT, FORMER, EXPORTERS = "password", "next", "former", "exporterPassword"
+CURRENT, NEXT, FORMER = "password", "next", "former"
 """Keys of the Secret, beside what nodes read."""
 
 _MAY_READ = "+ping +info +cluster|info +cluster|nodes +cluster|slots +client|setname +slowlog +latency +select"
@@ -78,7 +76,7 @@ class Passwords:
             )
         except (ValueError, TypeError, KeyError):
             return None
-        return cls(held.get(CURRENT, ""), held.get(NEXT), former, held.get(EXPORTERS, ""))
+        return cls(held.get(CURRENT, ""), held.get(NEXT), former, held.get(EXPORTER_PASSWORD_KEY, ""))
 
     @property
     def good(self) -> tuple[str, ...]:
@@ -130,7 +128,7 @@ class Passwords:
         rights = " ".join(f"#{digest}" for digest in self.digests) or "nopass"
         lines = [f"user {USER} on {rights} ~* &* +@all"]
         if self.exporter:
-            lines.append(f"user {EXPORTER} on #{digest(self.exporter)} -@all {_MAY_READ}")
+            lines.append(f"user {EXPORTER_USER} on #{digest(self.exporter)} -@all {_MAY_READ}")
         if self.current:
             lines.append(f"masterauth {quoted(self.current)}")
         return "".join(f"{line}\n" for line in lines)
@@ -138,7 +136,7 @@ class Passwords:
     def content(self) -> Mapping[str, str]:
         """What our Secret is to hold, by key."""
         former = [{"password": each.password, "until": each.until.isoformat()} for each in self.former]
-        found = {USERS_KEY: self.text, EXPORTERS: self.exporter}
+        found = {USERS_KEY: self.text, EXPORTER_PASSWORD_KEY: self.exporter}
         found |= {CURRENT: self.current} if self.current else {}
         found |= {} if self.next is None else {NEXT: self.next}
         return found | ({FORMER: json.dumps(former)} if former else {})

@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from operators.redis.api.resource import FormingNode, RecordedNode, RedisCluster
+from operators.redis.api.resource import RedisCluster
+from operators.redis.api.status import FormingNode, RecordedNode
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
 from operators.redis.client.responses import NodeReport
-from operators.redis.objects import resources
-from operators.redis.observe import Instance, Observed
-from operators.redis.topology.placement import choose_masters
-from operators.redis.topology.slot_planner import shares
-from operators.redis.topology.slots import Slots
+from operators.redis.instance import Instance, endpoint
+from operators.redis.observe import Observed
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.placement import choose_masters
+from operators.redis.slots.slot_planner import shares
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
@@ -50,7 +51,7 @@ def form(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         )
     if gone := _gone(resource, seen):
         message = f"{gone[0].name} is another node than before, and empty: the others forget the former one."
-        others = tuple(resources.endpoint(resource, place) for place in _expected(resource, seen))
+        others = tuple(endpoint(resource, place) for place in _expected(resource, seen))
         return Step.wait(CREATING, message, Forget(seen.secrets.access, gone[0].node_id, others), requeue=SOON)
     plan = planned(resource, seen)
     if resource.forming != plan or not _recorded(resource, seen):
@@ -172,7 +173,7 @@ def _begin(resource: RedisCluster, seen: Observed, plan: Sequence[FormingNode]) 
     """The next commands; what is so already is not asked for again."""
     access = seen.secrets.access
     said = {place.id: place.said for place in _expected(resource, seen) if place.said}
-    at = {node_id: resources.endpoint(resource, seen.reachable[node_id]) for node_id in said}
+    at = {node_id: endpoint(resource, seen.reachable[node_id]) for node_id in said}
     alone = [node for node in plan if said[node.node_id].me.epoch == 0 and len(said[node.node_id].nodes) == 1]
     if alone:
         calls = [SetEpoch(access, at[node.node_id], node.node_id, node.epoch) for node in alone]

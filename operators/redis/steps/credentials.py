@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.responses import digest
-from operators.redis.objects import resources
+from operators.redis.instance import Instance, endpoint
+from operators.redis.objects import names
+from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.objects.redis_conf import TLS
-from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.observe import Instance, Observed
+from operators.redis.observe import Observed
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
@@ -67,7 +68,7 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
         passwords, seen, now, reachable=reachable, overlap=timedelta(seconds=settings.password_overlap)
     )
     if wanted is not None:
-        own = resources.owner(resource, settings.operator)
+        own = names.owner(resource, settings.operator)
         write = users_secret(resource, own, wanted, seen)
         try:
             if write.seen is not None:
@@ -112,7 +113,7 @@ def _keeps(place: Instance, passwords: Passwords, mark: str) -> bool:
 
 
 def _tell_users(resource: RedisCluster, seen: Observed, place: Instance, passwords: Passwords) -> Iterable[Action]:
-    at, access = resources.endpoint(resource, place), seen.secrets.access
+    at, access = endpoint(resource, place), seen.secrets.access
     yield SetPasswords(access, at, place.id, passwords.digests)
     yield Configure(access, at, place.id, {"masterauth": passwords.current})
     yield noted(place, USERS_MARK, told(place, seen.secrets.users_mark))
@@ -134,7 +135,7 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
             actions.append(noted(place, CERTIFICATE_MARK, f"{mark} at {now:%Y-%m-%dT%H:%M:%SZ}"))
         elif place.said and now - since >= MOUNTING:
             file = {"tls-ca-cert-file": f"{TLS}/{mounted.file}"}
-            at = resources.endpoint(resource, place)
+            at = endpoint(resource, place)
             actions.append(Configure(seen.secrets.access, at, place.id, file))
             actions.append(noted(place, CERTIFICATE_MARK, told(place, mark)))
     if not deaf:

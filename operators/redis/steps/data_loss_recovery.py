@@ -19,12 +19,12 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import AddSlots, Forget
-from operators.redis.objects import resources
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance, endpoint
+from operators.redis.observe import Observed
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD
 from operators.redis.steps.scaling import is_blank, members
-from operators.redis.topology.slots import Slots
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
@@ -156,7 +156,7 @@ def _carry_out(resource: RedisCluster, seen: Observed, found: SlotLoss) -> Step:
                 access,
                 node_id,
                 tuple(
-                    resources.endpoint(resource, seen.reachable[voice.id])
+                    endpoint(resource, seen.reachable[voice.id])
                     for voice in view.reachable_nodes
                     if voice.id in view.nodes[node_id].told
                 ),
@@ -170,7 +170,7 @@ def _carry_out(resource: RedisCluster, seen: Observed, found: SlotLoss) -> Step:
     for node_id, share in _shared(takers, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
-            at = resources.endpoint(resource, seen.reachable[node_id])
+            at = endpoint(resource, seen.reachable[node_id])
             calls_.append(AddSlots(access, at, node_id, slots, outbid=True))
     message = f"{', '.join(map(seen.name_of, takers))} serve {brief(found.slots)} again, empty."
     return Step.wait(RECOVERING, message, *calls_, requeue=SOON)

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure
-from operators.redis.objects import redis_conf, resources
-from operators.redis.objects.resources import CLIENTS, CONFIG_MARK, SERVES
+from operators.redis.instance import endpoint
+from operators.redis.objects import redis_conf
+from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.observe import Observed
 from operators.redis.steps.bootstrap import SOON
 from operators.redis.steps.provisioning import configured, template_text, understands
@@ -28,7 +29,7 @@ def apply_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step
         if not understands(resource, place) or has_heard(place, CONFIG_MARK, mark):
             continue
         names.append(place.name)
-        actions.append(Configure(seen.secrets.access, resources.endpoint(resource, place), place.id, settings))
+        actions.append(Configure(seen.secrets.access, endpoint(resource, place), place.id, settings))
         actions.append(noted(place, CONFIG_MARK, told(place, mark)))
     if not actions:
         return PASS

@@ -17,8 +17,8 @@ from typing import Literal
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import FailOver, Forget, Meet
 from operators.redis.client.server import Endpoint
-from operators.redis.objects import resources
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance, endpoint
+from operators.redis.observe import Observed
 from operators.redis.steps.bootstrap import SOON
 from operators.redis.topology.cluster_view import ClusterView, Seen
 from shared.runtime.plan import PASS, Step
@@ -256,7 +256,7 @@ def agreement(resource: RedisCluster, seen: Observed) -> ClusterView:
 
 
 def _at(resource: RedisCluster, seen: Observed, node_id: str) -> Endpoint:
-    return resources.endpoint(resource, seen.reachable[node_id])
+    return endpoint(resource, seen.reachable[node_id])
 
 
 def _all_at(resource: RedisCluster, seen: Observed, ids: Iterable[str]) -> tuple[Endpoint, ...]:

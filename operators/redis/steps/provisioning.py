@@ -10,13 +10,21 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects import redis_conf, resources
+from operators.redis.instance import Instance
+from operators.redis.objects import config_map, disruption_budget, names, redis_conf, services
+from operators.redis.objects.names import (
+    CERTIFICATE_MARK,
+    CLUSTER_UID,
+    COMPONENT,
+    CONFIG_MARK,
+    EXPORTER_PASSWORD_KEY,
+    READ_ONCE,
+)
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.objects.resources import CERTIFICATE_MARK, CLUSTER_UID, COMPONENT, CONFIG_MARK, READ_ONCE
-from operators.redis.observe import Instance, Observed
+from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates, following
-from operators.redis.security.users import EXPORTERS, Passwords
+from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import has_heard, heard_by_all
@@ -64,16 +72,16 @@ def _uid(obj: Obj) -> str:
 
 def keep_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
     """Each node has a name from its first second, and clients one address for those that take them."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     return Step.do(
-        Apply(SERVICE, resources.headless_service(resource, own)),
-        Apply(SERVICE, resources.client_service(resource, own)),
+        Apply(SERVICE, services.headless_service(resource, own)),
+        Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
 def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget is as the spec, or care for the data, asks."""
-    wanted, found = resources.disruption_budget(resource, resources.owner(resource, settings.operator)), None
+    wanted, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
     if seen.disruption_budget is not None:
         try:
             require_ours(wanted, seen.disruption_budget, resource.uid)
@@ -127,7 +135,7 @@ def config_mark(resource: RedisCluster, seen: Observed) -> str:
 def keep_config(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """The ConfigMap has what nodes read at their start; while a version is refused, as those that run understand it."""
     content, annotations = _configuration(permitted(resource, seen), seen)
-    made = resources.config_map(resource, resources.owner(resource, settings.operator), content)
+    made = config_map.config_map(resource, names.owner(resource, settings.operator), content)
     made["metadata"]["annotations"] = dict(annotations)
     return Step.do(Apply(CONFIG_MAP, made))
 
@@ -179,7 +187,7 @@ def _annotations(obj: Obj) -> Mapping[str, str]:
 
 def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """What nodes mount is there before they are; certificates are new before the old ones end."""
-    own = resources.owner(resource, settings.operator)
+    own = names.owner(resource, settings.operator)
     try:
         if write := _first_users(resource, own, seen):
             return Step.wait("PreparingUsers", "The users that nodes start with are made.", write)
@@ -196,19 +204,19 @@ def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now
 
 def users_secret(resource: RedisCluster, own: Owner, passwords: Passwords, seen: Observed) -> WriteSecret:
     """Our Secret with the users, to be written."""
-    name = resources.users_secret(resource)
+    name = names.users_secret(resource)
     return _write(own, name, seen, passwords.content())
 
 
 def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSecret | None:
     """What the users' Secret lacks to be one; of a password that changes `access.keep_users` takes care."""
-    secrets, name = seen.secrets, resources.users_secret(resource)
+    secrets, name = seen.secrets, names.users_secret(resource)
     held = content_of(secrets.found.get(name))
-    if not held.get(EXPORTERS):
-        return _write(own, name, seen, held, token=EXPORTERS)
+    if not held.get(EXPORTER_PASSWORD_KEY):
+        return _write(own, name, seen, held, token=EXPORTER_PASSWORD_KEY)
     if secrets.passwords is not None or secrets.wanted is None:
         return None
-    return users_secret(resource, own, Passwords(secrets.wanted, exporter=held[EXPORTERS]), seen)
+    return users_secret(resource, own, Passwords(secrets.wanted, exporter=held[EXPORTER_PASSWORD_KEY]), seen)
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
@@ -216,7 +224,7 @@ def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observe
     issuing = Issuing(
         own=own,
         component=COMPONENT,
-        authority=resources.authority_secret(resource),
+        authority=names.authority_secret(resource),
         leaves=certificates.leaves(resource),
         found=seen.secrets.found,
         informed=fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else "",
@@ -233,7 +241,7 @@ def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) ->
     why, wanted = following(held, original, reachable=heard, now=now)
     if wanted is None:
         return "", None
-    return why, _write(own, resources.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
+    return why, _write(own, names.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
 
 
 def _heard(mounted: MountedCertificates, seen: Observed) -> bool:

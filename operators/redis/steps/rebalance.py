@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.commands import CloseSlots, MoveSlots
 from operators.redis.client.server import Endpoint
-from operators.redis.objects import resources
+from operators.redis.instance import endpoint
+from operators.redis.migration.commands import CloseSlots, MoveSlots
 from operators.redis.observe import Observed
-from operators.redis.steps.bootstrap import SOON, why_away
-from operators.redis.steps.membership_repair import HELD
-from operators.redis.steps.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
-from operators.redis.topology.slot_planner import (
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import (
     CannotAssign,
     CannotMove,
     Move,
@@ -27,7 +25,9 @@ from operators.redis.topology.slot_planner import (
     drained,
     moved,
 )
-from operators.redis.topology.slots import Slots
+from operators.redis.steps.bootstrap import SOON, why_away
+from operators.redis.steps.membership_repair import HELD
+from operators.redis.steps.scaling import SCALING, SYNCING, awaited, changed_pairs, masters, promised, successor
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
@@ -156,9 +156,7 @@ def _call(resource: RedisCluster, seen: Observed, moves: tuple[Move, ...]) -> Mo
 def _nodes(resource: RedisCluster, seen: Observed) -> Mapping[str, Endpoint]:
     """Where masters are asked, by id."""
     return {
-        node.id: resources.endpoint(resource, seen.reachable[node.id])
-        for node in seen.view.reachable_nodes
-        if node.is_master
+        node.id: endpoint(resource, seen.reachable[node.id]) for node in seen.view.reachable_nodes if node.is_master
     }
 
 

@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import FailOver
-from operators.redis.objects import resources
+from operators.redis.instance import Instance, endpoint
+from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.objects.resources import CONTAINER
-from operators.redis.observe import Instance, Observed, outlives_pods
+from operators.redis.observe import Observed, outlives_pods
 from operators.redis.steps.bootstrap import SOON
 from operators.redis.steps.membership_repair import HELD, TURNING, needed
 from operators.redis.steps.scaling import masters, pairs, staying
@@ -210,7 +210,7 @@ def _after_failover(resource: RedisCluster, seen: Observed, goal: str, place: In
     heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.reachable[heir.id].leaving]
     if heirs:  # one at a place that goes will do for want of another: its pod stays while it owns slots
         heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.reachable[heir.id])))
-        call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.reachable[heir.id]), heir.id, "")
+        call = FailOver(seen.secrets.access, endpoint(resource, seen.reachable[heir.id]), heir.id, "")
         return Step.wait(UPGRADING, f"{goal}; {heir.name} takes the place of {place.name}.", call, requeue=TURNING)
     # Also those that are to follow another, or to go: who follows it may be elected meanwhile, and lack what it has.
     followed = dict.fromkeys(replica for replica, master in pairs(resource, seen).items() if master == place.id)

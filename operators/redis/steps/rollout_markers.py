@@ -7,12 +7,20 @@ kubelet brings a change to a pod only after a while. One whose pod was made with
 
 from __future__ import annotations
 
-from operators.redis.objects.resources import CONTAINER
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance
+from operators.redis.objects.names import CERTIFICATE_MARK, CONTAINER, USERS_MARK
+from operators.redis.observe import Observed
+from operators.redis.security.secrets import Secrets
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import container_status
 from shared.runtime.plan import Patch
+
+
+def made_with(secrets: Secrets) -> dict[str, str]:
+    """The marks of pods whose servers read these Secrets when they start."""
+    marks = {USERS_MARK: secrets.users_mark}
+    return marks | ({CERTIFICATE_MARK: secrets.mounted.mark} if secrets.mounted else {})
 
 
 def told(place: Instance, mark: str) -> str:

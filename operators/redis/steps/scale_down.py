@@ -11,7 +11,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance
+from operators.redis.observe import Observed
 from operators.redis.steps.membership_repair import agreement, forgotten, needed
 from operators.redis.steps.scaling import SCALING, SYNCING, changed_pairs, is_blank, masters, staying
 from operators.redis.topology.cluster_view import Seen

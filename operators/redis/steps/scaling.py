@@ -12,12 +12,12 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import FailOver, Meet, Replicate
-from operators.redis.objects import resources
-from operators.redis.observe import Instance, Observed
+from operators.redis.instance import Instance, endpoint
+from operators.redis.observe import Observed
+from operators.redis.slots.placement import choose_masters, pair
+from operators.redis.slots.slot_planner import Move, remaining
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD, TURNING, dismissed, needed
-from operators.redis.topology.placement import choose_masters, pair
-from operators.redis.topology.slot_planner import Move, remaining
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from shared.runtime.plan import PASS, Action, Delete, Step
 from shared.status.verdict import Progress
@@ -115,10 +115,10 @@ def join_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         )
     if not known:
         return PASS
-    via = tuple(resources.endpoint(resource, seen.reachable[voice.id]) for voice in view.reachable_nodes)
+    via = tuple(endpoint(resource, seen.reachable[voice.id]) for voice in view.reachable_nodes)
     met = {address for _, address in view.being_met}
     calls = [
-        Meet(seen.secrets.access, resources.endpoint(resource, place), id=place.id, via=via)
+        Meet(seen.secrets.access, endpoint(resource, place), id=place.id, via=via)
         for place in known
         if place.pod and place.pod.address not in met
     ]
@@ -196,7 +196,7 @@ def pair_replicas(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
 
 
 def _replicate(resource: RedisCluster, seen: Observed, node_id: str, master: str) -> Replicate:
-    return Replicate(seen.secrets.access, resources.endpoint(resource, seen.reachable[node_id]), node_id, master)
+    return Replicate(seen.secrets.access, endpoint(resource, seen.reachable[node_id]), node_id, master)
 
 
 def _unsynced(seen: Observed) -> str:
@@ -223,7 +223,7 @@ def hand_over(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         told = f"{seen.name_of(node.master)} goes, and {node.name} takes its place"
         if not node.synced or not view.nodes[node.master].answers:
             return Step.wait(SCALING, f"{told} once it has all of its data, and both are there.", requeue=SYNCING)
-        call = FailOver(seen.secrets.access, resources.endpoint(resource, seen.reachable[node_id]), node_id, "")
+        call = FailOver(seen.secrets.access, endpoint(resource, seen.reachable[node_id]), node_id, "")
         return Step.wait(SCALING, f"{told}.", call, requeue=TURNING)
     return PASS
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from operators.redis.client.responses import NodeReport
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology import view_conflicts
 from operators.redis.topology.merged_view import Gossip, Seen
-from operators.redis.topology.slots import Slots
 from operators.redis.topology.view_conflicts import Disagreement
 
 __all__ = ["ClusterView", "Disagreement", "OpenSlot", "Seen"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from operators.redis.client.responses import Node, NodeReport
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 
 @dataclass(frozen=True)

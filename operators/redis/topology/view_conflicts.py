@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.merged_view import Gossip, Seen
-from operators.redis.topology.slots import Slots
 
 Kind = Literal["split", "minority", "claims", "slots", "role", "absence", "address", "link"]
 

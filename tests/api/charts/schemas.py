@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import binaries
-from e2e.cluster.commands import run
+from e2e.cluster.machine.commands import run
 from tests.support.charts import Obj
 
 TEMPLATE = "{{ .ResourceKind }}-{{ .Group }}-{{ .ResourceAPIVersion }}.json"

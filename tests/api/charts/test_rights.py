@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 
 from e2e.cluster.cluster import kubectl
-from e2e.cluster.commands import succeeds
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.commands import succeeds
+from e2e.cluster.machine.network import free_ports
+from e2e.cluster.machine.processes import wait_until
 from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.processes import wait_until
 from shared.testing import Workloads
 from shared.testing.kubelet.kubelet import Exit, Fate, Kubelet
 from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached

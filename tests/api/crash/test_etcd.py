@@ -15,11 +15,12 @@ from typing import Any, cast
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from operators.etcd.__main__ import OPERATOR, clusters
+from operators.etcd.api import resource
 from operators.etcd.client.server import Access, Endpoint, Server
-from operators.etcd.membership import changes
+from operators.etcd.operator import OPERATOR, clusters
+from operators.etcd.steps import scaling
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET, Obj
-from shared.runtime import process
+from shared.runtime.operator import Operator, ServedKind
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.kubelet.kubelet import Fate
@@ -68,10 +69,9 @@ class Shared(FakeEtcd):
         return cast("Server", Locked(super().connect(endpoint, access), self.lock))
 
 
-def operator(etcd: Shared) -> process.Operator:
-    return replace(
-        OPERATOR, controllers=lambda options: (replace(clusters(options, etcd.connect), issue=issued),), admissions=()
-    )
+def operator(etcd: Shared) -> Operator:
+    served = ServedKind(resource.API, lambda options: replace(clusters(options, etcd.connect), issue=issued))
+    return replace(OPERATOR, kinds=(served,))
 
 
 CAST = Cast(
@@ -104,7 +104,7 @@ learn = cache(LiveCourse.learn)
 def at_once() -> Iterator[None]:
     """No member of the fake has to be connected for a while before there is another."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changes, "CONNECTED", 0.0)
+        patch.setattr(scaling, "CONNECTED", 0.0)
         yield
 
 

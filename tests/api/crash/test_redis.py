@@ -16,8 +16,9 @@ from typing import Any, cast
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from operators.redis.__main__ import OPERATOR, clusters
+from operators.redis.api import resource
 from operators.redis.client.server import Access, Connect, Endpoint, Server
+from operators.redis.operator import OPERATOR, clusters
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -27,7 +28,7 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
     Obj,
 )
-from shared.runtime import process
+from shared.runtime.operator import Operator, ServedKind
 from shared.testing.harness.scenario import Scenario
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.kubelet.kubelet import Fate
@@ -95,10 +96,9 @@ class Shared(FakeRedis):
         return connect
 
 
-def operator(redis: Shared) -> process.Operator:
-    return replace(
-        OPERATOR, controllers=lambda options: (replace(clusters(options, redis.connect), issue=issued),), admissions=()
-    )
+def operator(redis: Shared) -> Operator:
+    served = ServedKind(resource.API, lambda options: replace(clusters(options, redis.connect), issue=issued))
+    return replace(OPERATOR, kinds=(served,))
 
 
 CAST = Cast(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.objects import resources
+from operators.etcd.objects import names, stateful_set
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.golden import Golden, keeps_its_volumes
@@ -36,7 +36,7 @@ def test_what_a_stateful_set_cannot_change_is_not_asked_of_it(restricted: World)
         resource.obj["metadata"]["name"] = "growing"
         pod = GOLDEN.template(restricted, "plain")
         pod["metadata"]["labels"] |= {"app.kubernetes.io/instance": "growing"}
-        return resources.stateful_set(resource, resources.owner(resource, GOLDEN.operator), pod, 3, existing)
+        return stateful_set.stateful_set(resource, names.owner(resource, GOLDEN.operator), pod, 3, existing)
 
     keeps_its_volumes(restricted.actor(GOLDEN.operator), wanted)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis.objects import resources
+from operators.redis.objects import names, stateful_set
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.golden import Golden, keeps_its_volumes
@@ -38,6 +38,6 @@ def test_what_a_stateful_set_cannot_change_is_not_asked_of_it(restricted: World)
         resource.obj["metadata"]["name"] = "growing"
         pod = GOLDEN.template(restricted, "plain")
         pod["metadata"]["labels"] |= {"app.kubernetes.io/instance": "growing"}
-        return resources.stateful_set(resource, resources.owner(resource, GOLDEN.operator), pod, 6, existing)
+        return stateful_set.stateful_set(resource, names.owner(resource, GOLDEN.operator), pod, 6, existing)
 
     keeps_its_volumes(restricted.actor(GOLDEN.operator), wanted)

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 
 GONE = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}}
 """What the API server says in a watch whose resourceVersion it no longer knows."""

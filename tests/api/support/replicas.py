@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from tests.api.support.running import NAME
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.cluster.network import free_ports
-from operators.memcached.__main__ import OPERATOR, controller
+from e2e.cluster.machine.network import free_ports
+from operators.memcached.operator import OPERATOR, controller
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Request, Response, Transport
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind
 from shared.kubernetes.transport import HttpTransport, load_configuration
-from shared.runtime import process
+from shared.runtime import operator
 from shared.runtime.process import Process
 from shared.testing.faults import WRITES, Crash, Faults, strike
 from tests.unit.memcached.fake_servers import Fleet
@@ -116,11 +116,13 @@ class Operator:
         name: str = NAME,
         resync: float = 3600,
         flags: Sequence[str] = (),
-        of: process.Operator | None = None,
+        of: operator.Operator | None = None,
     ) -> None:
         self.wire = Wire()
         self.fleet = Fleet()
-        self._operator = of or replace(OPERATOR, controllers=lambda options: (controller(options, self.fleet.connect),))
+        (served,) = OPERATOR.kinds
+        with_fleet = replace(served, controller=lambda options: controller(options, self.fleet.connect))
+        self._operator = of or replace(OPERATOR, kinds=(with_fleet,))
         self._kubeconfig = str(kubeconfig)
         self._host = host
         (port,) = free_ports(1)

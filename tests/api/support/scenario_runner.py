@@ -14,7 +14,7 @@ from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import POD, Kind
-from shared.runtime import process
+from shared.runtime import operator as process_operator
 from shared.status import conditions
 from shared.testing.api_server import garbage_collector
 from shared.testing.faults import Faults, writes
@@ -81,7 +81,7 @@ class Cast:
     kind: Kind
     kinds: tuple[Kind, ...]
     database: Callable[[], Any] = lambda: None
-    operator: Callable[[Any], process.Operator] | None = None
+    operator: Callable[[Any], process_operator.Operator] | None = None
     patience: float = QUIET
     unstable: tuple[str, ...] = ()
     nodes: int = 1

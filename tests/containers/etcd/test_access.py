@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from operators.etcd.client.commands import AddLearner, ChangePassword, DisableAuth, EnableAuth, execute
+from operators.etcd.client.errors import Denied, EtcdError, Refused, Unauthenticated, Unreachable
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
-from operators.etcd.client.server import Access, Denied, EtcdError, Refused, Unauthenticated, Unreachable
+from operators.etcd.client.server import Access
 from shared.pki.certs import Pair
 from tests.containers.support.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
 from tests.support.tls import Authority

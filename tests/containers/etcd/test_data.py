@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from operators.etcd.client.commands import Compact, Defragment, Disarm, execute
+from operators.etcd.client.errors import NoSpace, Refused, Unreachable, Unsupported
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import NOSPACE, Alarm, NoSpace, Refused, Unreachable, Unsupported
+from operators.etcd.client.server import NOSPACE, Alarm
 from tests.containers.support.etcd_servers import OPEN, Etcd, Node, eventually, leader, program, put
 
 MIB = 2**20

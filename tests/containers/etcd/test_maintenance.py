@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
+from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import CORRUPT, EndpointStatus, EtcdError, Member, NoSpace, Progress, Unhealthy
+from operators.etcd.client.server import CORRUPT, EndpointStatus, Member, Progress
+from operators.etcd.membership import corruption
+from operators.etcd.membership.corruption import INCONSISTENT
+from operators.etcd.objects import bootstrap
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.steps import corruption, maintenance, quorum_recovery
-from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member
+from operators.etcd.steps import maintenance
+from operators.etcd.steps.corruption import REASON, replace_corrupt_member
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.maintenance import relieve_full_disk
 from shared.kubernetes.pods import Pod
@@ -110,12 +115,12 @@ async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd,
             seen = await world(made.nodes)
             if not seen.is_full:
                 break
-            step = relieve_full_disk(resource, seen, NOW)
+            step = relieve_full_disk(resource, Assessment.of(resource, seen), NOW)
             assert step.reason == maintenance.OUT_OF_SPACE
             does = await carry_out(made.nodes, step)
             if seen.leader and does == [f"defragment {seen.leader.name}"]:  # who leads may change meanwhile
                 rest = [place.status for place in seen.places if place is not seen.leader]
-                assert all(said and said.db_size < maintenance.ROOM * QUOTA for said in rest)
+                assert all(said and said.db_size < maintenance.MAX_FULL_SHARE * QUOTA for said in rest)
             done += does
             await asyncio.sleep(0 if does else 0.2)
         names = [each for each in done if each.startswith("defragment")]
@@ -141,12 +146,12 @@ async def test_live_data_that_fill_the_quota_are_told_and_left(etcd: Etcd) -> No
         resource = told(maintenance.OUT_OF_SPACE, made.nodes)
         done: list[str] = []
         for _ in range(5):
-            step = relieve_full_disk(resource, await world(made.nodes), NOW)
+            step = relieve_full_disk(resource, Assessment.of(resource, await world(made.nodes)), NOW)
             done += await carry_out(made.nodes, step)
         assert [each.split()[0] for each in done] in (["compact"], ["compact", "defragment"])
         assert step.reason == maintenance.QUOTA_EXCEEDED
         raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
-        step = relieve_full_disk(raised, await world(made.nodes), NOW)
+        step = relieve_full_disk(raised, Assessment.of(raised, await world(made.nodes)), NOW)
         assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]
 
 
@@ -171,13 +176,13 @@ async def test_a_member_with_a_changed_bit_is_found_and_removed_even_if_it_leads
             assert any(alarm.kind == CORRUPT for alarm in (await led.status()).alarms)
 
         await eventually(alarmed, AssertionError)
-        resource, left = told(corruption.REASON, made.nodes), list(made.nodes)
+        resource, left = told(REASON, made.nodes), list(made.nodes)
         done: list[str] = []
         for _ in range(10):
             seen = await world(left, hashes=True)
             if not corruption.suspected(seen):
                 break
-            step = replace_corrupt_member(resource, seen, NOW)
+            step = replace_corrupt_member(resource, Assessment.of(resource, seen), NOW)
             done += await carry_out(left, step)
             if any(isinstance(call, Remove) for call in step.actions):
                 left.remove(victim)
@@ -259,7 +264,7 @@ async def test_the_survivor_of_a_lost_quorum_goes_on_as_the_cluster_that_was_for
         (led.files / "data").rename(led.files / "before")
         (tmp_path / "data").rename(led.files / "data")
         led.start()
-        member_id, cluster_id = quorum_recovery.ids(led.peer_url, token)
+        member_id, cluster_id = bootstrap.ids(led.peer_url, token)
 
         async def leads() -> None:
             said = await led.status()

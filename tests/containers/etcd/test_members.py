@@ -10,20 +10,9 @@ from functools import partial
 import pytest
 
 from operators.etcd.client.commands import AddLearner, Defragment, EtcdCall, MoveLeader, Promote, Remove, execute
+from operators.etcd.client.errors import EtcdError, NoLeader, NoSuchMember, NotInSync, Refused, Unhealthy, Unreachable
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import (
-    NOSPACE,
-    Alarm,
-    EtcdError,
-    Member,
-    Members,
-    NoLeader,
-    NoSuchMember,
-    NotInSync,
-    Refused,
-    Unhealthy,
-    Unreachable,
-)
+from operators.etcd.client.server import NOSPACE, Alarm, Member, Members
 from tests.containers.support.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
 
 

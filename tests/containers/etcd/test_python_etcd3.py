@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from operators.etcd.client.server import NOSPACE, NoSpace
+from operators.etcd.client.errors import NoSpace
+from operators.etcd.client.server import NOSPACE
 from tests.containers.support.etcd_servers import Etcd, Node, eventually, leader, put
 from tests.support import paths
 

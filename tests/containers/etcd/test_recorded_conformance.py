@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import binaries
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from tests.support import paths
 from tests.support.etcd.lab import RealLab
 from tests.support.etcd.recorded_conformance import STORIES

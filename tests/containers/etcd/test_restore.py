@@ -20,20 +20,19 @@ from typing import Any
 import pytest
 
 from e2e.cluster.binaries import ETCD
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import VolumeStore
 from operators.etcd.api.versions import Version, features
 from operators.etcd.backup import bolt, pods, program
 from operators.etcd.backup.volume import read_piece
+from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.http import Wire
-from operators.etcd.client.server import EndpointStatus, EtcdError
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, New, Start
-from operators.etcd.objects import resources
+from operators.etcd.client.server import EndpointStatus
+from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.objects.command_line import HOME
 from operators.etcd.settings import Settings
-from operators.etcd.steps import quorum_recovery
 from shared.kubernetes.kinds import Obj
 from tests.containers.support import etcd_servers
 from tests.containers.support.etcd_servers import OPEN, Node, eventually
@@ -108,7 +107,7 @@ def running(version: str, home: Path, how: Start) -> Iterator[Member]:
     """Etcd on a volume, begun as the operator lets it."""
     client, peer, metrics = free_ports(3)
     resource = cluster(version)
-    told, own = bootstrap.annotated(resource, how), resources.peer_url(resource, 0)
+    told, own = bootstrap.annotated(resource, how), names.peer_url(resource, 0)
     here = f"http://127.0.0.1:{peer}"  # 3.4 looks up by which names it is reached, when it begins
     if isinstance(how, New):
         told[bootstrap.INITIAL_CLUSTER], own = told[bootstrap.INITIAL_CLUSTER].replace(own, here), here
@@ -264,7 +263,7 @@ def test_a_cluster_begins_with_what_another_one_held(before: str, after: str, ho
         now = asyncio.run(member.status())
         assert asyncio.run(member.keys()) == keys
         assert now.revision >= sealed["revision"]
-        _, cluster_id = quorum_recovery.ids(resources.peer_url(resource, 0), resource.uid)
+        _, cluster_id = bootstrap.ids(names.peer_url(resource, 0), resource.uid)
         assert now.cluster_id == cluster_id != status.cluster_id
         assert asyncio.run(member.put("key-1", b"later")) == now.revision + 1
         if bumped:  # who watched the former cluster from then on is told that it missed something
@@ -308,9 +307,7 @@ def test_a_survivor_goes_on_as_a_cluster_of_its_own_and_its_former_data_stays(
     with running(version, home, Closed()) as member:
         now = asyncio.run(member.status())
         assert asyncio.run(member.keys()) == keys
-        _, cluster_id = quorum_recovery.ids(
-            resources.peer_url(resource, 0), quorum_recovery.cluster_token(resource, "t1")
-        )
+        _, cluster_id = bootstrap.ids(names.peer_url(resource, 0), bootstrap.recovery_cluster_token(resource, "t1"))
         assert now.cluster_id == cluster_id
         assert now.revision >= status.revision
 

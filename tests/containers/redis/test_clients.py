@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from e2e.cluster.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
+from e2e.databases.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis
 from e2e.scenarios.redis import judge
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.session import Access, Address

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.cluster.redis_servers import OPEN, Redis, all_know, key_in
+from e2e.databases.redis_servers import OPEN, Redis, all_know, key_in
 from operators.redis.client.command_base import RedisCall
 from operators.redis.client.commands import (
     AddSlots,
-    CloseSlots,
     Configure,
     FailOver,
     Forget,
@@ -23,8 +22,10 @@ from operators.redis.client.commands import (
     execute,
 )
 from operators.redis.client.connection import connect
-from operators.redis.client.server import Access, Denied, Refused, SlotStuck, Unreachable
-from operators.redis.topology.slots import Slots
+from operators.redis.client.errors import Denied, Refused, SlotStuck, Unreachable
+from operators.redis.client.server import Access
+from operators.redis.migration.commands import CloseSlots
+from operators.redis.slots.hash_slots import Slots
 
 
 async def twice(call: RedisCall) -> None:

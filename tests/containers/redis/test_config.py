@@ -17,21 +17,22 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import debian, processes, redis_programs
-from e2e.cluster.network import free_ports
-from e2e.cluster.redis_servers import Cluster, Node, Redis, free_port
+from e2e.cluster.machine import debian, processes
+from e2e.cluster.machine.network import free_ports
+from e2e.databases import redis_programs
+from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
 from operators.redis.api.reserved_directives import OURS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import Denied, Refused
 from operators.redis.client.responses import mapping
-from operators.redis.client.server import Access, Denied, Refused
-from operators.redis.objects import redis_conf, resources
+from operators.redis.client.server import Access
+from operators.redis.objects import names, redis_conf
+from operators.redis.objects.names import USERS_MARK
 from operators.redis.objects.pod import pod as pod_template
 from operators.redis.objects.redis_conf import RESTART, USERS_KEY
-from operators.redis.security import users
 from operators.redis.security.certificates import MountedCertificates, following
-from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
 from shared.pki.certs import Pair, joined
@@ -256,7 +257,7 @@ async def test_who_reads_metrics_may_do_nothing_else(redis: Redis, engine: tuple
         pod = Pod(cluster, resource(engine), Passwords("secret", exporter="reader"))
         await pod.start(Access(password="secret"))
         async with pod.node.asked() as server:
-            assert await server.ask("AUTH", users.EXPORTER, "reader") == "OK"
+            assert await server.ask("AUTH", names.EXPORTER_USER, "reader") == "OK"
             for may in ("PING", "INFO ALL", "CLUSTER INFO", "SLOWLOG LEN", "LATENCY LATEST"):
                 await server.ask(*may.split())
             for may_not in ("CONFIG GET *", "GET key", "ACL LIST", "CLUSTER RESET"):
@@ -277,7 +278,7 @@ async def test_the_exporter_reads_metrics_with_what_its_container_is_given(
         await pod.start(access)
         (port,) = free_ports(1)
         variables = {"REDIS_PASSWORD": "reader"}
-        template = pod_template(made, resources.owner(made, "x"), "image", Secrets(), "")
+        template = pod_template(made, names.owner(made, "x"), "image", {USERS_MARK: ""}, "")
         for variable in template["spec"]["containers"][1]["env"]:
             if "value" in variable:
                 value = variable["value"].replace(redis_conf.TLS, str(pod.node.directory / "tls"))

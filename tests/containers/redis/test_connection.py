@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.redis_servers import OLDEST, OPEN, Redis
+from e2e.databases.redis_servers import OLDEST, OPEN, Redis
 from operators.redis.client import connection
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import Denied, Refused, Unreachable
 from operators.redis.client.node_inspection import look
-from operators.redis.client.server import Access, Denied, Endpoint, Refused, Unreachable
+from operators.redis.client.server import Access, Endpoint
 from shared.pki.certs import Pair
 from tests.support.tls import Authority
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.redis_servers import OLDEST, Client, Redis, all_know, key_in
-from operators.redis.client.server import Access, RedisError, SlotStuck, TargetFull, Unreachable
+from e2e.databases.redis_servers import OLDEST, Client, Redis, all_know, key_in
+from operators.redis.client.errors import RedisError, SlotStuck, TargetFull, Unreachable
+from operators.redis.client.server import Access
 from operators.redis.migration import big_keys
-from operators.redis.topology.slot_planner import Move, balanced
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move, balanced
 from shared.pki.certs import Pair
 from tests.containers.redis.test_connection import tls
 from tests.containers.support.redis_cutting import Scissors

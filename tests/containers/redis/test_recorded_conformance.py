@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import redis_programs
+from e2e.databases import redis_programs
 from tests.support import paths
 from tests.support.redis.lab import RealLab
 from tests.support.redis.recorded_conformance import STORIES

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from e2e.cluster.redis_servers import Cluster, Redis
+from e2e.databases.redis_servers import Cluster, Redis
+from operators.redis.client.errors import RedisError
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import RedisError
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.cluster_view import ClusterView
-from operators.redis.topology.slots import Slots
 
 
 async def seen(cluster: Cluster) -> ClusterView:

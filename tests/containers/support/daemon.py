@@ -17,8 +17,9 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from e2e.cluster import binaries, cgroups, debian, processes
+from e2e.cluster import binaries
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine import cgroups, debian, processes
 from e2e.cluster.paths import CACHE
 
 CGROUP = "platform-containers"

@@ -18,10 +18,11 @@ from typing import TypeVar
 from testcontainers.core.container import DockerContainer
 
 from e2e.cluster import binaries, images
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
+from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
-from operators.etcd.client.server import Access, Endpoint, EndpointStatus, EtcdError, Server
+from operators.etcd.client.server import Access, Endpoint, EndpointStatus, Server
 from tests.containers.support.providing import provide
 
 NEWEST = "3.6.16"

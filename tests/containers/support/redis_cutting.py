@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operators.redis.client.connection import connect
-from operators.redis.client.server import Access, Command, Endpoint, Refused, Server, Unreachable
+from operators.redis.client.errors import Refused, Unreachable
+from operators.redis.client.server import Access, Command, Endpoint, Server
 
 
 @dataclass

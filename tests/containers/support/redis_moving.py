@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from e2e.cluster.redis_servers import Client, Cluster, key_in
-from operators.redis import migration
-from operators.redis.client.commands import CloseSlots, execute
+from e2e.databases.redis_servers import Client, Cluster, key_in
+from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.migration import coordinator
+from operators.redis.migration.commands import CloseSlots
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_cutting import Scissors
 
 KEYS = 12
@@ -37,7 +38,7 @@ async def move(
 ) -> None:
     nodes = {node.id: node.endpoint for node in cluster.nodes if node.alive}
     made = scissors.connect if scissors else connect
-    await migration.move(made, cluster.access, nodes, moves, keys=FEW, budget=budget)
+    await coordinator.move(made, cluster.access, nodes, moves, keys=FEW, budget=budget)
 
 
 async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:

@@ -14,7 +14,7 @@ from docker.errors import APIError
 from testcontainers.core.container import DockerContainer
 
 from e2e.cluster import images
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from tests.containers.support.providing import provide
 
 VERSIONS = tuple(sorted(images.MEMCACHED_VERSIONS.values()))

@@ -7,8 +7,9 @@ import shutil
 import time
 from pathlib import Path
 
+from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import Access, Endpoint, EtcdError, Server
+from operators.etcd.client.server import Access, Endpoint, Server
 
 ENDINGS = (
     "couldn't find local name",

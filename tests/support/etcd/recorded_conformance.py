@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from operators.etcd.client.server import Alarm, EtcdError, Member, Server
+from operators.etcd.client.errors import EtcdError
+from operators.etcd.client.server import Alarm, Member, Server
 
 Story = Callable[["Lab"], Awaitable[None]]
 

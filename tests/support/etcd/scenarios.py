@@ -8,9 +8,9 @@ import base64
 import dataclasses
 from collections.abc import Callable
 
-from operators.etcd.__main__ import clusters
 from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import SNAPSHOT_EACH
+from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,

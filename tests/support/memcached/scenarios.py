@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from operators.memcached.__main__ import controller
+from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.harness.scenario import (

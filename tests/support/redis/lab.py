@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from operators.redis.client.connection import connect
-from operators.redis.client.server import Access, Endpoint, RedisError, Server
+from operators.redis.client.errors import RedisError
+from operators.redis.client.server import Access, Endpoint, Server
 
 TIMEOUT = 1000
 PORT = 16379

@@ -10,9 +10,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.responses import Node, fields, parse_nodes
-from operators.redis.client.server import Command, Refused, Server, Unreachable
-from operators.redis.topology.slots import Slots
+from operators.redis.client.server import Command, Server
+from operators.redis.slots.hash_slots import Slots
 
 Story = Callable[["Lab"], Awaitable[None]]
 

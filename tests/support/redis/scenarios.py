@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 
-from operators.redis.__main__ import clusters
 from operators.redis.api.resource import API
+from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
     CONFIG_MAP,

@@ -14,8 +14,8 @@ import yaml
 from charts.values.__main__ import write
 from charts.values.charts import CHARTS as MODELS
 from e2e.cluster import binaries
-from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.machine.commands import run
 from tests.support.charts import CHARTS, NAMES, OPERATORS, Obj, Values, manifest, render
 
 WITH_VALUES = [*OPERATORS, "platform"]

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import binaries, debian, images, redis_programs
+from e2e.cluster import binaries, images
 from e2e.cluster.errors import ClusterError
-from operators.etcd.__main__ import OPERATOR
+from e2e.cluster.machine import debian
+from e2e.databases import redis_programs
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
+from operators.etcd.operator import OPERATOR
 from operators.redis.api.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
 
 DEB822 = """\

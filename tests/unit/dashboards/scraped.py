@@ -11,8 +11,8 @@ from typing import Any
 
 from dashboards.render.prometheus import Prometheus as Api
 from e2e.cluster.paths import REPOSITORY
-from e2e.scenarios.commands import until
-from e2e.scenarios.prometheus import Prometheus
+from e2e.scenarios.support.commands import until
+from e2e.scenarios.support.prometheus import Prometheus
 
 SCRAPES = REPOSITORY / "dashboards/scrapes"
 RECORDED = ("etcd", "memcached", "redis")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dashboards.catalogue import DASHBOARDS
-from e2e.cluster import debian
+from e2e.cluster.machine import debian
 from e2e.cluster.paths import REPOSITORY
 
 COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())

@@ -17,7 +17,7 @@ from dashboards.render.fields import COLOURS, Field, Json, cells, columns, legen
 from dashboards.render.page import CAPTION, HEAD, MARGIN, ROW, View, answers, load, picture
 from dashboards.render.prometheus import Prometheus, QueryFailed, Series
 from dashboards.render.units import scale, shown
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 from tests.unit.dashboards import scraped
 
 GENERATED = program.GENERATED

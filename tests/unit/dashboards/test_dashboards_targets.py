@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from e2e.scenarios.commands import Kubectl
-from e2e.scenarios.prometheus import job_of
+from e2e.scenarios.support.commands import Kubectl
+from e2e.scenarios.support.prometheus import job_of
 from tests.support import charts as rendering
 
 

@@ -7,28 +7,25 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.__main__ import clusters
 from operators.etcd.api.resource import API, EtcdCluster
+from operators.etcd.client.errors import Denied, EtcdError, NoLeader, Unreachable
 from operators.etcd.client.server import (
     NOSPACE,
     Access,
     Alarm,
-    Denied,
     Endpoint,
     EndpointStatus,
-    EtcdError,
     HashKV,
     Member,
     Members,
-    NoLeader,
     Progress,
     Server,
-    Unreachable,
 )
-from operators.etcd.membership.bootstrap import REFUSED
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
+from operators.etcd.objects.bootstrap import REFUSED
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
+from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
@@ -100,7 +97,7 @@ def status(
 def listed(*numbers: int, cluster_id: int = CLUSTER_ID) -> Members:
     resource = cluster()
     return Members(
-        cluster_id, tuple(Member(member_id(n), f"demo-{n}", (resources.peer_url(resource, n),)) for n in numbers)
+        cluster_id, tuple(Member(member_id(n), f"demo-{n}", (names.peer_url(resource, n),)) for n in numbers)
     )
 
 
@@ -112,7 +109,7 @@ class Kubernetes:
         self.controller = clusters(OPTIONS)
         self.server = ApiServer([API.kind])
         self.cache = self.controller.cache(lambda _: None)
-        self.labels = resources.owner(resource, SETTINGS.operator).labels(resources.COMPONENT)
+        self.labels = names.owner(resource, SETTINGS.operator).labels(names.COMPONENT)
 
     def pod(self, number: int, *, address: str | None = None, said: str = "", phase: str = "Running") -> None:
         container: Obj = {"name": "etcd", "ready": not said, "state": {"running": {}}}
@@ -123,7 +120,7 @@ class Kubernetes:
         self.cache.put(POD, obj | {"status": reported | {"containerStatuses": [container]}})
 
     def volume(self, number: int, uid: str = "", *, seen: bool = True, exists: bool = True) -> None:
-        labels = self.labels | {resources.CLUSTER_UID: self.resource.uid}
+        labels = self.labels | {names.CLUSTER_UID: self.resource.uid}
         obj = self._object(PERSISTENT_VOLUME_CLAIM, f"data-demo-{number}", uid or f"disk-{number}", labels)
         if seen:
             self.cache.put(PERSISTENT_VOLUME_CLAIM, obj)
@@ -210,7 +207,7 @@ async def test_a_removed_members_record_is_kept_for_its_place_and_not_for_its_su
     resource = cluster()
     without = [Voice(status(0), listed(0, 2)), Voice(Unreachable("ended")), Voice(status(2), listed(0, 2))]
     assert (await three(resource).observe(*without)).places[1].vacated
-    later = Member(77, "", (resources.peer_url(resource, 1),), learner=True)
+    later = Member(77, "", (names.peer_url(resource, 1),), learner=True)
     again = Members(CLUSTER_ID, (*listed(0, 2).members, later))
     seen = await three(resource).observe(Voice(status(0), again), Voice(Unreachable("…")), Voice(status(2), again))
     assert (seen.places[1].member, seen.places[1].recorded) == (later, "")

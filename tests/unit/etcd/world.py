@@ -9,11 +9,11 @@ from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Member
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import REFUSED, Closed, Start
 from operators.etcd.membership.layout import layout
+from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects import pod as template
-from operators.etcd.objects import resources
+from operators.etcd.objects import stateful_set as builder
+from operators.etcd.objects.bootstrap import REFUSED, Closed, Start
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.plan import Planner
 from operators.etcd.security.secrets import Secrets
@@ -139,7 +139,7 @@ def seen(
 
 def _member(resource: EtcdCluster, number: int, spot: At) -> Member:
     name = f"demo-{number}" if spot.started else ""
-    return Member(spot.id or member_id(number), name, (resources.peer_url(resource, number),), spot.learner)
+    return Member(spot.id or member_id(number), name, (names.peer_url(resource, number),), spot.learner)
 
 
 def _place(
@@ -192,17 +192,17 @@ def _pod(resource: EtcdCluster, number: int, spot: At, *, ready: bool, runs: boo
 
 
 def _volume(resource: EtcdCluster, number: int, uid: str) -> Obj:
-    labels = {resources.CLUSTER_UID: resource.uid}
+    labels = {names.CLUSTER_UID: resource.uid}
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": uid, "labels": labels}
     return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"creationTimestamp": LONG_AGO}}
 
 
 def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, image: str) -> Obj:
-    own = resources.owner(resource, SETTINGS.operator)
+    own = names.owner(resource, SETTINGS.operator)
     follows = layout(resource, found)
     image = image or resource.image_reference(SETTINGS.image_repository)
     pod = template.pod(resource, own, image, follows.start, Secrets())
-    made = resources.stateful_set(resource, own, pod, follows.replicas if replicas is None else replicas)
+    made = builder.stateful_set(resource, own, pod, follows.replicas if replicas is None else replicas)
     made["metadata"]["uid"] = "s-1"
     return made
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.memcached.__main__ import controller
 from operators.memcached.api.spec import MemcachedSpec
+from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.testing.api_server.kinds import CONFIG_MAP

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from operators.redis import check
-from operators.redis.api.resource import RedisCluster, validate
+from operators.redis.api.admission import validate
+from operators.redis.api.resource import RedisCluster
 from operators.redis.check import KEYS, SPEC, use
-from operators.redis.client.server import Access, Endpoint, Refused, Unreachable
-from operators.redis.topology.slots import key_slot
+from operators.redis.client.errors import Refused, Unreachable
+from operators.redis.client.server import Access, Endpoint
+from operators.redis.slots.hash_slots import key_slot
 from shared.cli.check import Failed, NotYet
 from shared.kubernetes.kinds import Obj
 

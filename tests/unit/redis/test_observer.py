@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from operators.redis.__main__ import clusters
 from operators.redis.api.resource import API, RedisCluster
-from operators.redis.client.server import Access, Denied, Endpoint, Loading, RedisError, Server, Unreachable
-from operators.redis.objects import resources
+from operators.redis.client.errors import Denied, Loading, RedisError, Unreachable
+from operators.redis.client.server import Access, Endpoint, Server
+from operators.redis.objects import names
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import Observed
 from operators.redis.observer import ELSEWHERE, observer
+from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
@@ -63,7 +64,7 @@ class Kubernetes:
         self.server = ApiServer([API.kind])
         self.cache = self.controller.cache(lambda _: None)
         self.person = self.server.actor("kubectl")
-        self.labels = resources.owner(resource, "redis-operator").labels(resources.COMPONENT)
+        self.labels = names.owner(resource, "redis-operator").labels(names.COMPONENT)
 
     def pod(self, number: int, *, address: str | None = None, now: str | None = None, phase: str = "Running") -> Obj:
         """A pod as the cache has it; and as it is now, if that is said."""

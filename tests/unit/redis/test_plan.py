@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects.resources import CLIENTS, CLUSTER_UID, SERVES
+from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.membership_repair import agreement
 from operators.redis.steps.rebalance import wanted
 from operators.redis.steps.scaling import masters
-from operators.redis.topology.slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Plan

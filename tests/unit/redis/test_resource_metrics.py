@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from operators.redis.resource_metrics import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
-from operators.redis.topology.slots import SLOTS
+from operators.redis.slots.hash_slots import SLOTS
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON

@@ -11,16 +11,17 @@ from typing import Any
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import Node, NodeReport
-from operators.redis.objects import resources
+from operators.redis.instance import Instance
+from operators.redis.objects import names
+from operators.redis.objects.names import CONFIG_MARK, USERS_MARK
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.objects.resources import CONFIG_MARK, USERS_MARK
-from operators.redis.observe import Instance, Observed
+from operators.redis.observe import Observed
 from operators.redis.plan import Planner
 from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
+from operators.redis.slots.hash_slots import SLOTS, Slots
 from operators.redis.steps.provisioning import configured
-from operators.redis.topology.slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
@@ -164,7 +165,7 @@ def seen(
         count = replicas if replicas is not None else max([resource.spec.replicas, *(number + 1 for number in pods)])
         marks = {TEMPLATE: CURRENT, USERS_MARK: secrets_of(resource).users_mark}
         template = {"metadata": {"annotations": marks}, "spec": {"containers": [_container()]}}
-        about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {resources.CLUSTER_UID: UID}}
+        about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {names.CLUSTER_UID: UID}}
         made = {"kind": "StatefulSet", "metadata": about, "spec": {"replicas": count, "template": template}}
     places = tuple(_place(resource, at, number) for number in range(len(at)))
     return replace(Observed(stateful_set=made, places=places, secrets=secrets_of(resource)), **more)
@@ -172,8 +173,8 @@ def seen(
 
 def secrets_of(resource: RedisCluster) -> Secrets:
     """What the Secrets hold where nobody is asked for a password."""
-    name = resources.users_secret(resource)
-    about = {"name": name, "namespace": "default", "uid": "secret-1", "labels": {resources.CLUSTER_UID: UID}}
+    name = names.users_secret(resource)
+    about = {"name": name, "namespace": "default", "uid": "secret-1", "labels": {names.CLUSTER_UID: UID}}
     content = Passwords("", exporter="e").content()
     return judge(resource, {name: {"kind": "Secret", "metadata": about, "data": encoded(content)}})
 
@@ -186,7 +187,7 @@ def world(*at: At, **more: Any) -> tuple[RedisCluster, Observed]:
 
 
 def _container(image: str = "example.com/redis:8.0.2") -> Obj:
-    return {"name": resources.CONTAINER, "image": image}
+    return {"name": names.CONTAINER, "image": image}
 
 
 def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instance:
@@ -198,7 +199,7 @@ def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instance:
     return Instance(
         number,
         name,
-        pod=Pod.of(pod_obj, container=resources.CONTAINER) if pod_obj else None,
+        pod=Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None,
         pod_obj=pod_obj,
         volume=_volume(number, disk) if resource.has_storage and disk else None,
         said=said,
@@ -274,7 +275,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
         "namespace": "default",
         "uid": f"pod-{number}" if resource.has_storage else disk,
         "creationTimestamp": spot.made,
-        "labels": dict(spot.labels or {resources.SERVES: resources.CLIENTS}),
+        "labels": dict(spot.labels or {names.SERVES: names.CLIENTS}),
         "annotations": {
             TEMPLATE: FORMER if spot.old else CURRENT,
             CONFIG_MARK: configured(resource, Observed()),
@@ -283,7 +284,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
     }
     if spot.leaving:
         metadata["deletionTimestamp"] = JUST_NOW
-    container = {"name": resources.CONTAINER, "ready": ready, "state": state}
+    container = {"name": names.CONTAINER, "ready": ready, "state": state}
     reported = {
         "podIP": address(number, spot),
         "hostIP": "192.0.2.1",
@@ -296,7 +297,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
 
 def _volume(number: int, uid: str) -> Obj:
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": uid}
-    return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"labels": {resources.CLUSTER_UID: UID}}}
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"labels": {names.CLUSTER_UID: UID}}}
 
 
 def plan(resource: RedisCluster, found: Observed) -> Plan:

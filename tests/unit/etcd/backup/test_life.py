@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.__main__ import backups
 from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.backup.plan import ATTEMPTS, BACKOFF
-from operators.etcd.membership.bootstrap import New
+from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
-from operators.etcd.objects import resources
+from operators.etcd.objects.bootstrap import New
+from operators.etcd.operator import backups
 from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
@@ -75,9 +75,9 @@ def begin(stage: Stage) -> None:
         kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
     )
     resource = api.EtcdCluster.parse(made)
-    own = resources.owner(resource, "etcd-operator")
+    own = names.owner(resource, "etcd-operator")
     pod = template.pod(resource, own, resource.image_reference("etcd"), New(), Secrets())
-    stage.person.apply(STATEFUL_SET, resources.stateful_set(resource, own, pod, 1))
+    stage.person.apply(STATEFUL_SET, stateful_set.stateful_set(resource, own, pod, 1))
     stage.workloads.settle()
     status = {"status": {"clusterID": f"{stage.database.cluster().id:016x}"}}
     stage.person.merge(kind, stage.namespace, "demo", status, subresource="status")

@@ -19,7 +19,8 @@ from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import bolt, locations, pods, program, work
 from operators.etcd.backup.bolt import Contents
 from operators.etcd.backup.store import AccessDenied
-from operators.etcd.client.server import Access, Denied, Endpoint, EndpointStatus, Unreachable
+from operators.etcd.client.errors import Denied, Unreachable
+from operators.etcd.client.server import Access, Endpoint, EndpointStatus
 from shared.observability import logs
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 from tests.unit.etcd.backup.test_snapshot import sealed

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.__main__ import backups, clusters
 from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations, view
 from operators.etcd.backup.observe import observer
+from operators.etcd.operator import backups, clusters
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
 from shared.pki.secret_checks import SecretProblem

@@ -28,7 +28,8 @@ from operators.etcd.backup.store import (
 )
 from operators.etcd.backup.volume import Volume
 from operators.etcd.backup.work import SnapshotOrder
-from operators.etcd.client.server import EndpointStatus, Unreachable
+from operators.etcd.client.errors import Unreachable
+from operators.etcd.client.server import EndpointStatus
 from tests.unit.etcd.backup.states import names_in
 from tests.unit.etcd.backup.test_snapshot import sealed
 

@@ -21,22 +21,8 @@ from operators.etcd.client.commands import (
     Remove,
     execute,
 )
-from operators.etcd.client.server import (
-    Access,
-    Alarm,
-    Denied,
-    Endpoint,
-    EndpointStatus,
-    EtcdError,
-    Member,
-    Members,
-    NoLeader,
-    NoSuchMember,
-    Refused,
-    Server,
-    Unhealthy,
-    Unreachable,
-)
+from operators.etcd.client.errors import Denied, EtcdError, NoLeader, NoSuchMember, Refused, Unhealthy, Unreachable
+from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus, Member, Members, Server
 from shared.runtime.plan import Call
 
 MEMBERS = tuple(Member(number, f"demo-{number}", (f"http://demo-{number}.demo.cache.svc:2380",)) for number in range(3))

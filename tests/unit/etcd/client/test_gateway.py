@@ -11,17 +11,10 @@ import pytest
 from aiohttp import web
 
 from operators.etcd.client import http
+from operators.etcd.client.errors import Denied, Refused, Unreachable, Unsupported
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
-from operators.etcd.client.server import (
-    Access,
-    Alarm,
-    Denied,
-    Endpoint,
-    Refused,
-    Unreachable,
-    Unsupported,
-)
+from operators.etcd.client.server import Access, Alarm, Endpoint
 from tests.unit.etcd.client.gateway_stub import (
     HEADER,
     LIST,

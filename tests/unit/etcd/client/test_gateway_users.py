@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from operators.etcd.client import gateway
+from operators.etcd.client.errors import Denied, NoLeader, Refused, Unauthenticated
 from operators.etcd.client.gateway import Tokens, connect
-from operators.etcd.client.server import (
-    Access,
-    Denied,
-    Endpoint,
-    NoLeader,
-    Refused,
-    Unauthenticated,
-)
+from operators.etcd.client.server import Access, Endpoint
 from tests.unit.etcd.client.gateway_stub import (
     HEADER,
     ROOT,

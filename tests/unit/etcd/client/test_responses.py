@@ -9,25 +9,20 @@ from typing import Any
 import pytest
 
 from operators.etcd.client import responses
-from operators.etcd.client.server import (
-    Alarm,
+from operators.etcd.client.errors import (
     Denied,
-    EndpointStatus,
     EtcdError,
-    HashKV,
-    Member,
-    Members,
     NoLeader,
     NoSpace,
     NoSuchMember,
     NotInSync,
-    Progress,
     Refused,
     Unauthenticated,
     Unhealthy,
     Unreachable,
     Unsupported,
 )
+from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, Progress
 
 HEADER = {"cluster_id": "18446744073709551615", "member_id": "9223372036854775808", "revision": "7", "raft_term": "2"}
 STATUS = {

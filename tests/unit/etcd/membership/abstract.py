@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remove
 from operators.etcd.client.server import Member
-from operators.etcd.membership import bootstrap
-from operators.etcd.objects import resources
+from operators.etcd.objects import bootstrap, names
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Action, Apply, Delete, Patch, Plan
 from shared.status import conditions
@@ -84,7 +83,7 @@ class World:
         return EtcdCluster.parse({"metadata": metadata, "spec": spec, "status": copy.deepcopy(self.status)})
 
     def number(self, member: Member) -> int:
-        found = resources.number_of(self.resource, member.peer_urls[0])
+        found = names.number_of(self.resource, member.peer_urls[0])
         assert found is not None
         return found
 
@@ -237,7 +236,7 @@ class World:
             raise Refused("unhealthy cluster")
         if any(member.learner for member in self.members.values()):
             raise Violation("a second learner is added")
-        number = resources.number_of(self.resource, url)
+        number = names.number_of(self.resource, url)
         disk = self.disks.get(number) if number is not None else None
         if disk is not None and disk.member:
             raise Violation(f"demo-{number} is added over the data of a former member")
@@ -356,7 +355,7 @@ class World:
         Not before clients are let in: until then nobody relies on what is there.
         """
         pod = self.pods.get(number)
-        if pod is not None and number in self.disks and resources.SERVES in pod.template["metadata"]["labels"]:
+        if pod is not None and number in self.disks and names.SERVES in pod.template["metadata"]["labels"]:
             self.disks[number].member = 0
 
     def kill(self, number: int) -> None:

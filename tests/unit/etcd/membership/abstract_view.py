@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Members
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.observer import with_members
 from shared.kubernetes.kinds import Obj
@@ -67,7 +67,7 @@ def _pod(world: World, number: int, pod: Server) -> Obj:
 
 def _volume(number: int, disk: Disk) -> Obj:
     metadata: Obj = {"name": f"data-demo-{number}", "namespace": "default", "uid": disk.uid}
-    metadata["labels"] = {resources.CLUSTER_UID: UID}
+    metadata["labels"] = {names.CLUSTER_UID: UID}
     if disk.leaving:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {"kind": "PersistentVolumeClaim", "metadata": metadata}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.client.server import Member
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, Joining, New
-from operators.etcd.objects import command_line, resources
+from operators.etcd.objects import bootstrap, command_line
+from operators.etcd.objects import names as object_names
+from operators.etcd.objects.bootstrap import Closed, Joining, New
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.world import cluster
 
@@ -113,7 +113,7 @@ def test_go_knows_the_containers_limits() -> None:
 
 
 def members(*numbers: int) -> tuple[Member, ...]:
-    return tuple(Member(100 + n, f"demo-{n}", (resources.peer_url(cluster(), n),)) for n in numbers)
+    return tuple(Member(100 + n, f"demo-{n}", (object_names.peer_url(cluster(), n),)) for n in numbers)
 
 
 def state(begins: bootstrap.Start) -> str:
@@ -139,7 +139,7 @@ def test_only_the_one_that_was_added_may_join_and_nobody_is_left_out(numbers: se
     joining = data.draw(st.sampled_from(sorted(numbers)))
     begins = Joining(joining, members(*numbers))
     found = listed(begins)
-    pods = {resources.member_name(cluster(), n) for n in range(10)}
+    pods = {object_names.member_name(cluster(), n) for n in range(10)}
     assert found.keys() & pods == {f"demo-{joining}"}
     assert sorted(url for urls in found.values() for url in urls) == sorted(
         url for member in begins.members for url in member.peer_urls
@@ -150,7 +150,7 @@ def test_only_the_one_that_was_added_may_join_and_nobody_is_left_out(numbers: se
 def test_once_it_has_begun_nobody_may_begin() -> None:
     found = listed(Closed())
     assert len(found) == 1, "an empty list would be filled in by etcd with the pod's own name"
-    assert not [name for name in found if resources.number_of(cluster(), name) is not None]
+    assert not [name for name in found if object_names.number_of(cluster(), name) is not None]
     assert state(Closed()) == "existing"
 
 

@@ -16,9 +16,9 @@ import yaml
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
-from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
+from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
-from operators.etcd.objects import resources
+from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.security.secrets import Secrets
@@ -53,7 +53,7 @@ def test_the_objects_are_as_written(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "etcdcluster.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource = EtcdCluster.parse(given)
-    own, start = resources.owner(resource, SETTINGS.operator), start_of(case)
+    own, start = names.owner(resource, SETTINGS.operator), start_of(case)
     mode, secrets = resource.spec.tls.mode, Secrets()
     if mode != "none":
         secrets = Secrets(digest="d" * 16, authority_key=f"ca-{'d' * 16}.crt" if mode == "self" else "ca.crt")
@@ -63,9 +63,9 @@ def test_the_objects_are_as_written(case: str) -> None:
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
-        made += cert_manager_certificates(own, resources.COMPONENT, certificates.leaves(resource), issuer)
+        made += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     pod = template.pod(resource, own, resource.image_reference(SETTINGS.image_repository), start, secrets)
-    made.append(resources.stateful_set(resource, own, pod, resource.spec.size if start != New() else 1))
+    made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.size if start != New() else 1))
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))

@@ -11,10 +11,9 @@ import yaml
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, Joining, New, Start
+from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects import pod as template
-from operators.etcd.objects import resources
+from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.objects.test_golden import GOLDEN
@@ -24,7 +23,7 @@ JOINING = Joining(1, (Member(1, "demo-0", ("http://demo-0.demo.default.svc:2380"
 
 
 def pod(resource: EtcdCluster, begins: Start | None = None, secrets: Secrets | None = None) -> Obj:
-    own = resources.owner(resource, SETTINGS.operator)
+    own = names.owner(resource, SETTINGS.operator)
     image = resource.image_reference(SETTINGS.image_repository)
     return template.pod(resource, own, image, begins or Closed(), secrets or Secrets())
 
@@ -64,7 +63,7 @@ def test_every_other_change_restarts_members(path: tuple[Any, ...]) -> None:
     for key in parents:
         part = part[key]
     part[last] = "another"
-    untold = path[-1] in (resources.SERVES, template.TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
+    untold = path[-1] in (names.SERVES, template.TEMPLATE, bootstrap.INITIAL_CLUSTER, bootstrap.INITIAL_STATE)
     assert (template.digest(before) == template.digest(after)) is untold
 
 
@@ -82,8 +81,8 @@ def test_fields_that_concern_no_member_restart_none() -> None:
 
 
 def test_a_learner_is_shown_to_no_client() -> None:
-    assert pod(cluster())["metadata"]["labels"][resources.SERVES] == resources.CLIENTS
-    assert resources.SERVES not in pod(cluster(), JOINING)["metadata"]["labels"]
+    assert pod(cluster())["metadata"]["labels"][names.SERVES] == names.CLIENTS
+    assert names.SERVES not in pod(cluster(), JOINING)["metadata"]["labels"]
 
 
 def test_a_new_authority_restarts_members_and_is_mounted_under_its_own_key() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import resources
+from operators.etcd.objects import names
 from operators.etcd.security import certificates, secrets
 from shared.kubernetes.secrets import content_of
 from shared.pki import certs
@@ -42,9 +42,9 @@ class Vault(Drawer):
 
     @property
     def issuing(self) -> Issuing:
-        own = resources.owner(self.resource, SETTINGS.operator)
-        needed, signer = certificates.leaves(self.resource), resources.authority_secret(self.resource)
-        return Issuing(own, resources.COMPONENT, signer, needed, self.found, self.informed, self.now, self.policy)
+        own = names.owner(self.resource, SETTINGS.operator)
+        needed, signer = certificates.leaves(self.resource), names.authority_secret(self.resource)
+        return Issuing(own, names.COMPONENT, signer, needed, self.found, self.informed, self.now, self.policy)
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
         return self.issuing.next()

@@ -7,8 +7,8 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.objects import resources
-from operators.etcd.objects.resources import COMPONENT
+from operators.etcd.objects import names
+from operators.etcd.objects.names import COMPONENT
 from operators.etcd.security.certificates import leaves
 from shared.api.spec import Issuer
 from shared.kubernetes.secrets import content_of
@@ -38,7 +38,7 @@ def test_a_secret_with_anything_in_it_can_be_read(content: dict[str, bytes]) -> 
 def test_cert_manager_is_asked_for_the_same_certificates() -> None:
     resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
     made = cert_manager_certificates(
-        resources.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
+        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
     )
     found = {obj["spec"]["secretName"]: obj["spec"] for obj in made}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}

@@ -7,24 +7,17 @@ import json
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from operators.etcd.client.server import (
-    Access,
-    Alarm,
+from operators.etcd.client.errors import (
     Denied,
-    Endpoint,
-    EndpointStatus,
-    HashKV,
-    Member,
-    Members,
     NoLeader,
     NoSuchMember,
     NotInSync,
-    Progress,
     Refused,
     Unauthenticated,
     Unhealthy,
     Unreachable,
 )
+from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus, HashKV, Member, Members, Progress
 from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, Seat, identity, seat_of
 
 if TYPE_CHECKING:

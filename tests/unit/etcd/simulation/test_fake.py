@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from operators.etcd.client.server import NotInSync
+from operators.etcd.client.errors import NotInSync
 from shared.testing.harness.scenario import Unsafe
 from tests.support import paths
 from tests.support.etcd.recorded_conformance import STORIES, grow

@@ -11,11 +11,10 @@ import pytest
 
 from operators.etcd import plan
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.membership import bootstrap
-from operators.etcd.membership.bootstrap import Closed, New, Start
 from operators.etcd.membership.layout import Layout
 from operators.etcd.membership.layout import layout as derived
-from operators.etcd.objects import resources
+from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
 from operators.etcd.steps import quorum_recovery, rolling_update
@@ -38,7 +37,7 @@ def lets_anybody_begin(patch: pytest.MonkeyPatch) -> None:
     annotated = bootstrap.annotated
 
     def inviting(resource: EtcdCluster, begins: Start) -> dict[str, str]:
-        listed = [f"{known.name}={resources.peer_url_of(resource, known.name)}" for known in resource.recorded_members]
+        listed = [f"{known.name}={names.peer_url_of(resource, known.name)}" for known in resource.recorded_members]
         invited = {bootstrap.INITIAL_CLUSTER: ",".join(listed)} if isinstance(begins, Closed) else {}
         return annotated(resource, begins) | invited
 

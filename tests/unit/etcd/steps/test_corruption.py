@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.client.server import CORRUPT, Alarm, HashKV
+from operators.etcd.membership.corruption import INCONSISTENT, suspected
 from operators.etcd.observe import Observed
-from operators.etcd.steps.corruption import INCONSISTENT, replace_corrupt_member, suspected
+from operators.etcd.steps.corruption import replace_corrupt_member
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress
@@ -46,7 +48,7 @@ def ended(world: Observed, number: int, words: str = f'"error":"a0 {INCONSISTENT
 
 
 def mend(resource: EtcdCluster, world: Observed) -> Step:
-    return replace_corrupt_member(resource, world, NOW)
+    return replace_corrupt_member(resource, Assessment.of(resource, world), NOW)
 
 
 def test_nothing_is_asked_or_done_while_nobody_complains() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.client.server import Access
-from operators.etcd.observe import Observed
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps.credentials import former, keep_auth, require_entry
 from shared.runtime.plan import Step
@@ -24,14 +24,15 @@ UNWANTED = {"enabled": False, "rootSecretName": "root"}
 
 def world(
     auth: Any, *at: At, enabled: bool | None, password: str = "new", previous: str = "", **more: Any
-) -> tuple[EtcdCluster, Observed]:
+) -> tuple[EtcdCluster, Assessment]:
     """A cluster with spec.auth, whose members ask for users or not, and a Secret with these passwords."""
     resource = cluster(3, auth=auth) if auth else cluster(3)
     texts = {"password": password, "previousPassword": previous}
-    found = {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}}
+    secret = {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items() if text}}
     known = Secrets(access=Access(user="root" if password else "", password=password), previous_password=previous)
-    known = replace(known, found={"root": found}) if auth else Secrets()
-    return resource, seen(resource, *(at or (VOTER,) * 3), auth_enabled=enabled, secrets=known, **more)
+    known = replace(known, found={"root": secret}) if auth else Secrets()
+    found = seen(resource, *(at or (VOTER,) * 3), auth_enabled=enabled, secrets=known, **more)
+    return resource, Assessment.of(resource, found)
 
 
 def test_users_are_asked_for_as_soon_as_the_spec_says_so() -> None:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import MIN_DEFRAGMENTED_BYTES, Assessment
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm
 from operators.etcd.observe import Observed
 from operators.etcd.steps.maintenance import (
-    ROOM,
-    SMALLEST,
+    MAX_FULL_SHARE,
     defragment,
     last_defragmentation,
     quota,
@@ -68,7 +68,7 @@ def with_quota(world: Observed, number: int, size: int) -> Observed:
 
 
 def relieve(resource: EtcdCluster, world: Observed) -> Step:
-    return relieve_full_disk(resource, world, NOW)
+    return relieve_full_disk(resource, Assessment.of(resource, world), NOW)
 
 
 def test_nothing_is_done_while_nobody_complains() -> None:
@@ -241,10 +241,10 @@ def test_relief_ends_with_room_or_with_the_reason_why_there_is_none(
         does = acts(step.actions)
         if not does:
             assert step.warning
-            assert DOWN in at or (step.reason == "QuotaExceeded" and live > ROOM * 100)
+            assert DOWN in at or (step.reason == "QuotaExceeded" and live > MAX_FULL_SHARE * 100)
             return
         if does[0].startswith("disarm"):
-            assert all(size <= ROOM * 100 for (size, _), spot in zip(now, at, strict=True) if spot is VOTER)
+            assert all(size <= MAX_FULL_SHARE * 100 for (size, _), spot in zip(now, at, strict=True) if spot is VOTER)
             return
         assert len(does) == 1
         if does[0].startswith("compact"):
@@ -265,7 +265,7 @@ def test_relief_ends_with_room_or_with_the_reason_why_there_is_none(
 NIGHTLY = {"schedule": "0 3 * * *", "threshold": 45}
 LAST_NIGHT = "2026-01-01T03:00:00Z"
 HANDLED = {"lastDefragmentation": "2025-12-31T03:00:00Z"}
-BIG = SMALLEST // MIB
+BIG = MIN_DEFRAGMENTED_BYTES // MIB
 
 
 def scheduled(*sizes: Sizes, at: tuple[At, ...] = (), status: Any = None, **more: Any) -> tuple[EtcdCluster, Observed]:
@@ -276,20 +276,20 @@ def scheduled(*sizes: Sizes, at: tuple[At, ...] = (), status: Any = None, **more
 
 def test_at_its_time_the_first_fragmented_follower_gives_back_what_is_free() -> None:
     resource, world = scheduled((2 * BIG, BIG), (2 * BIG, BIG), (2 * BIG, 2 * BIG))
-    step = defragment(resource, world, NOW)
+    step = defragment(resource, Assessment.of(resource, world), NOW)
     assert acts(step.actions) == ["defragment demo-1"]
     assert step.progress is Progress.DONE, "a healthy cluster stays Ready meanwhile"
 
 
 def test_the_leader_is_defragmented_last() -> None:
     resource, world = scheduled((2 * BIG, BIG), (BIG, BIG), (BIG, BIG))
-    assert acts(defragment(resource, world, NOW).actions) == ["defragment demo-0"]
+    assert acts(defragment(resource, Assessment.of(resource, world), NOW).actions) == ["defragment demo-0"]
 
 
 @pytest.mark.parametrize("sizes", [(BIG - 1, 1), (2 * BIG, 2 * BIG), (2 * BIG, int(2 * BIG * 0.56))])
 def test_small_or_compact_files_are_left_alone(sizes: Sizes) -> None:
     resource, world = scheduled(sizes, sizes, sizes)
-    assert defragment(resource, world, NOW) == Step()
+    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
 
 
 @pytest.mark.parametrize(
@@ -303,39 +303,44 @@ def test_small_or_compact_files_are_left_alone(sizes: Sizes) -> None:
 )
 def test_it_waits_while_anything_is_the_matter(at: tuple[At, ...], more: dict[str, Any]) -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, at=at, **more)
-    assert defragment(resource, world, NOW) == Step()
-    assert last_defragmentation(resource, world, NOW) == HANDLED["lastDefragmentation"], "it is made up for later"
+    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
+    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == HANDLED["lastDefragmentation"], (
+        "it is made up for later"
+    )
 
 
 def test_a_moment_is_dealt_with_once_nobody_is_left() -> None:
     resource, world = scheduled((2 * BIG, BIG), (BIG, BIG), (BIG, BIG))
-    assert last_defragmentation(resource, world, NOW) == HANDLED["lastDefragmentation"]
+    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == HANDLED["lastDefragmentation"]
     resource, world = scheduled((BIG, BIG), (BIG, BIG), (BIG, BIG))
-    assert last_defragmentation(resource, world, NOW) == LAST_NIGHT
+    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
 
 
 def test_a_moment_that_was_dealt_with_is_not_due_again() -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, status={"lastDefragmentation": LAST_NIGHT})
-    assert defragment(resource, world, NOW) == Step()
-    assert last_defragmentation(resource, world, NOW) == LAST_NIGHT
+    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
+    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
 
 
 def test_of_many_missed_moments_one_is_made_up_for() -> None:
     resource, world = scheduled(*[(BIG, BIG)] * 3, status={"lastDefragmentation": "2025-06-01T03:00:00Z"})
-    assert last_defragmentation(resource, world, NOW) == LAST_NIGHT
+    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
 
 
 def test_a_new_schedule_waits_for_its_first_moment() -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, status={})
-    assert defragment(resource, world, NOW) == Step()
-    assert last_defragmentation(resource, world, NOW) == "2026-01-01T12:00:00Z"
+    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
+    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == "2026-01-01T12:00:00Z"
 
 
 def test_what_was_done_stays_told_when_the_schedule_goes() -> None:
     resource = cluster(status=HANDLED)
-    assert last_defragmentation(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == HANDLED["lastDefragmentation"]
+    assert (
+        last_defragmentation(resource, Assessment.of(resource, seen(resource, VOTER, VOTER, VOTER)), NOW)
+        == HANDLED["lastDefragmentation"]
+    )
     resource = cluster()
-    assert last_defragmentation(resource, seen(resource, VOTER, VOTER, VOTER), NOW) is None
+    assert last_defragmentation(resource, Assessment.of(resource, seen(resource, VOTER, VOTER, VOTER)), NOW) is None
 
 
 def test_a_night_of_three_members_in_the_whole_plan() -> None:
@@ -363,10 +368,12 @@ def test_the_told_moment_never_goes_back(passed: timedelta, fragmented: bool) ->
     sizes = (2 * BIG, BIG if fragmented else 2 * BIG)
     resource, world = scheduled(sizes, sizes, sizes)
     now = datetime(2025, 12, 31, 3, 0, tzinfo=UTC) + passed
-    told = last_defragmentation(resource, world, now)
+    told = last_defragmentation(resource, Assessment.of(resource, world), now)
     assert told is not None
     assert HANDLED["lastDefragmentation"] <= told <= now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert bool(defragment(resource, world, now).actions) == (fragmented and passed >= timedelta(days=1))
+    assert bool(defragment(resource, Assessment.of(resource, world), now).actions) == (
+        fragmented and passed >= timedelta(days=1)
+    )
 
 
 def test_a_full_cluster_does_not_grow_until_there_is_room() -> None:

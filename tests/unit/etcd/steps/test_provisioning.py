@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.objects import resources
+from operators.etcd.objects.names import SECRETS
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps import provisioning
@@ -96,10 +96,10 @@ def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
 
 def started(digests: list[str], template: str | None) -> Observed:
     pods = [
-        Instance(n, f"demo-{n}", pod_obj={"metadata": {"annotations": {resources.SECRETS: digest}}})
+        Instance(n, f"demo-{n}", pod_obj={"metadata": {"annotations": {SECRETS: digest}}})
         for n, digest in enumerate(digests)
     ]
-    annotations = {"annotations": {resources.SECRETS: template}}
+    annotations = {"annotations": {SECRETS: template}}
     made: Obj | None = {"spec": {"template": {"metadata": annotations}}} if template is not None else None
     return Observed(stateful_set=made, places=(*pods, Instance(7, "demo-7")))
 

@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.backup.pods import recovery_pod
+from operators.etcd.assessment import Assessment
+from operators.etcd.backup import pods
+from operators.etcd.backup.pods import recovery_pod, recovery_pod_name
 from operators.etcd.client.server import Member, Progress
-from operators.etcd.membership.layout import record_cluster
-from operators.etcd.objects import resources
+from operators.etcd.objects import bootstrap
+from operators.etcd.objects import names as object_names
+from operators.etcd.objects.bootstrap import successor
 from operators.etcd.observe import Observed
 from operators.etcd.steps import quorum_recovery
 from operators.etcd.steps.data_loss import QuorumLoss, loss
-from operators.etcd.steps.quorum_recovery import executing, pod_name, recover_quorum, replicas, report, successor
+from operators.etcd.steps.quorum_recovery import executing, recover_quorum, replicas, report
+from operators.etcd.steps.recording import record_cluster
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
 from shared.runtime.plan import Step
@@ -117,14 +121,14 @@ def test_a_member_that_answers_is_not_lost_wherever_its_disk_came_from() -> None
 def test_a_disk_that_is_recorded_for_a_former_member_proves_nothing() -> None:
     """The survivor's list has other ids than the status: members were replaced, and that was not written down yet."""
     resource, world = without_quorum(SURVIVES, MOVED, MOVED)
-    urls = [(resources.peer_url(resource, number),) for number in range(3)]
+    urls = [(object_names.peer_url(resource, number),) for number in range(3)]
     remembered = tuple(Member(0x50 + number, f"demo-{number}", urls[number]) for number in range(3))
     assert names(found(resource, replace(world, remembered=remembered)).lost) == []
 
 
 def test_learners_are_no_voters() -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
-    urls = [(resources.peer_url(resource, number),) for number in range(3)]
+    urls = [(object_names.peer_url(resource, number),) for number in range(3)]
     remembered = tuple(Member(member_id(n), f"demo-{n}", urls[n], learner=n > 0) for n in range(3))
     assert names(found(resource, replace(world, remembered=remembered)).voters) == ["demo-0"]
 
@@ -290,7 +294,7 @@ def stopped(pod: Obj | None = None, **spec: Any) -> tuple[EtcdCluster, Observed]
     given = {key: value for key, value in given.items() if value is not None}
     resource = cluster(3, status={"recovery": RECORDED}, **given)
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
-    return resource, replace(world, job_pods={pod_name(resource): pod} if pod else {})
+    return resource, replace(world, job_pods={recovery_pod_name(resource): pod} if pod else {})
 
 
 def recovery_s_pod(phase: str, *, token: str = RECORDED["token"], ended: str = "", words: str = "") -> Obj:  # type: ignore[assignment]
@@ -298,7 +302,7 @@ def recovery_s_pod(phase: str, *, token: str = RECORDED["token"], ended: str = "
     containers = [{"name": "seal", "state": {"terminated": terminated}}] if ended else []
     return {
         "kind": "Pod",
-        "metadata": {"name": "demo-recovery", "uid": "p", "annotations": {quorum_recovery.TOKEN: token}},
+        "metadata": {"name": "demo-recovery", "uid": "p", "annotations": {pods.TOKEN: token}},
         "status": {"phase": phase, "containerStatuses": containers},
     }
 
@@ -308,7 +312,7 @@ def test_once_stopped_the_survivors_data_is_made_a_new_cluster() -> None:
     assert replicas(resource, world) == 0
     (act,) = recover(resource, world).actions
     assert isinstance(act, steps.Apply)
-    assert act.obj["metadata"]["name"] == pod_name(resource)
+    assert act.obj["metadata"]["name"] == recovery_pod_name(resource)
     assert quorum_recovery.token_of(act.obj) == RECORDED["token"]
     claims = [volume["persistentVolumeClaim"]["claimName"] for volume in act.obj["spec"]["volumes"]]
     assert claims == ["data-demo-0"]
@@ -367,7 +371,7 @@ def test_once_the_data_is_made_only_the_survivor_starts(still: Obj | None) -> No
 def test_a_survivor_with_a_higher_number_keeps_its_place() -> None:
     resource = cluster(3, status={"recovery": {**RECORDED, "survivor": "demo-2"}})
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
-    world = replace(world, job_pods={pod_name(resource): recovery_s_pod("Succeeded")})
+    world = replace(world, job_pods={recovery_pod_name(resource): recovery_s_pod("Succeeded")})
     assert replicas(resource, world) == 3
 
 
@@ -382,9 +386,9 @@ def alone(resource: EtcdCluster, cluster_id: int) -> Observed:
 
 def test_the_cluster_that_the_recovery_makes_is_recorded_and_no_other() -> None:
     resource, _ = stopped()
-    step = record_cluster(resource, alone(resource, successor(resource)), NOW)
+    step = record_cluster(resource, Assessment.of(resource, alone(resource, successor(resource))), NOW)
     assert (step.reason, step.requeue) == ("Recording", 0)
-    assert record_cluster(resource, alone(resource, 0x123), NOW).reason == "AnotherCluster"
+    assert record_cluster(resource, Assessment.of(resource, alone(resource, 0x123)), NOW).reason == "AnotherCluster"
     made = plan(resource, alone(resource, successor(resource)))
     assert made.status["clusterID"] == f"{successor(resource):016x}"
     assert "recovery" not in made.status
@@ -397,7 +401,7 @@ def test_afterwards_the_pod_goes_and_the_token_counts_for_nothing() -> None:
     members = [{"name": "demo-0", "id": f"{0x77:016x}", "volume": "disk-0"}]
     after = cluster(3, status={"clusterID": new, "members": members}, recovery={"confirm": RECORDED["token"]})
     world = alone(after, successor(resource))
-    world = replace(world, job_pods={pod_name(after): recovery_s_pod("Succeeded")})
+    world = replace(world, job_pods={recovery_pod_name(after): recovery_s_pod("Succeeded")})
     assert acts(recover(after, world).actions) == ["delete Pod demo-recovery (p)"]
     assert recover(after, replace(world, job_pods={})) == Step()
     assert replicas(after, world) is None
@@ -405,7 +409,7 @@ def test_afterwards_the_pod_goes_and_the_token_counts_for_nothing() -> None:
 
 def test_the_ids_of_a_new_cluster_are_known_beforehand() -> None:
     """These ones an etcd 3.6.8 gave itself; 3.4 to 3.7, and their restores, do the same."""
-    ids = quorum_recovery.ids("http://127.0.0.1:23500", "u-1-abcdefabcdef")
+    ids = bootstrap.ids("http://127.0.0.1:23500", "u-1-abcdefabcdef")
     assert ids == (0x404A778CE9321B38, 0x0A83E1BAA8B2FF6C)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.etcd.membership.bootstrap import Closed
+from operators.etcd.objects.bootstrap import Closed
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operators.memcached.__main__ import controller
+from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.status.verdict import Progress

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from operators.memcached.__main__ import controller
 from operators.memcached.objects.pod import SECRETS
 from operators.memcached.observe import Observed
+from operators.memcached.operator import controller
 from operators.memcached.security.certificates import PATIENCE, Served
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options

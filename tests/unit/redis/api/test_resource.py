@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from operators.redis.api import resource
+from operators.redis.api import admission, resource
 from operators.redis.api.engine_versions import Engine, Version, refusal
-from operators.redis.api.resource import FormingNode, RecordedNode, RedisCluster
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.api.resource import RedisCluster
+from operators.redis.api.status import FormingNode, RecordedNode
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from shared.api.crd import to_yaml
 from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import InvalidSpec
@@ -38,7 +39,7 @@ def cluster(case: Case, status: Obj | None = None) -> RedisCluster:
 def complaints(case: Case) -> str:
     """All that the operator's own validation says of a case, as a reconcile would hear it."""
     try:
-        return " ".join(resource.validate(cluster(case)))
+        return " ".join(admission.validate(cluster(case)))
     except InvalidSpec as refused:
         return str(refused)
 
@@ -50,12 +51,12 @@ def is_too_old(case: Case) -> bool:
 @pytest.mark.parametrize("case", cases.ACCEPTED, ids=str)
 def test_good_specs_are_taken(case: Case) -> None:
     assert complaints(case) == ""
-    assert resource.ADMISSION.review(obj(case), None).errors == ()
+    assert admission.ADMISSION.review(obj(case), None).errors == ()
 
 
 @pytest.mark.parametrize("case", [*cases.REFUSED, *cases.ONLY_HERE], ids=str)
 def test_bad_specs_are_refused_with_advice(case: Case) -> None:
-    assert case.advises in " ".join(resource.ADMISSION.review(obj(case), None).errors)
+    assert case.advises in " ".join(admission.ADMISSION.review(obj(case), None).errors)
     assert is_too_old(case) or case.advises in complaints(case)
 
 
@@ -69,16 +70,16 @@ def test_a_version_that_is_too_old_is_refused_in_the_reconcile_too_and_contradic
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_good_changes_are_taken(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    assert resource.ADMISSION.review(new, old).errors == ()
+    assert admission.ADMISSION.review(new, old).errors == ()
 
 
 @pytest.mark.parametrize("change", REFUSED_CHANGES, ids=str)
 def test_bad_changes_are_refused_with_advice(change: Change) -> None:
     new, old = obj(change.new, change.status), obj(change.old, change.status)
-    (said,) = resource.ADMISSION.review(new, old).errors
+    (said,) = admission.ADMISSION.review(new, old).errors
     assert change.advises in said
-    assert resource.ADMISSION.review(new, None).errors == (), "it may be created so"
-    assert resource.ADMISSION.review(new, new).errors == (), "and stay so"
+    assert admission.ADMISSION.review(new, None).errors == (), "it may be created so"
+    assert admission.ADMISSION.review(new, new).errors == (), "and stay so"
 
 
 def test_every_constraint_of_the_crd_has_a_refused_case() -> None:

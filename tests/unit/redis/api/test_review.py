@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.api.resource import ADMISSION, API, RedisCluster
+from operators.redis.api.admission import ADMISSION
+from operators.redis.api.resource import API, RedisCluster
 from shared.kubernetes.kinds import Obj
 from tests.support.redis.cases import NFS, SEED
 

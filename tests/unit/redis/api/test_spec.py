@@ -13,7 +13,7 @@ from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import mended
 from operators.redis.api.reserved_directives import FORM, OURS
 from operators.redis.api.spec import DEFAULT_EXPORTER, RedisClusterSpec
-from operators.redis.topology.slot_planner import Strategy
+from operators.redis.slots.slot_planner import Strategy
 from shared.api.spec import InvalidSpec
 from tests.support.redis.cases import SEED, SEED_POD
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from operators.redis.client.connection import connect
-from operators.redis.client.server import Access, Command, Denied, Endpoint, Loading, Refused, Server, Unreachable
+from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
+from operators.redis.client.server import Access, Command, Endpoint, Server
 
 
 @asynccontextmanager

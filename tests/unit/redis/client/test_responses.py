@@ -8,7 +8,7 @@ import pytest
 
 from operators.redis.client import responses
 from operators.redis.client.responses import Follower, parse_facts, parse_nodes, report_of
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 
 ONE, TWO, THREE = (letter * 40 for letter in "abc")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from operators.redis import migration
 from operators.redis.client.server import Access, Endpoint
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.migration import coordinator
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 from tests.support.redis.recorded_conformance import SEEN
 from tests.unit.redis.simulation.data import KEYS
 from tests.unit.redis.simulation.lab import Watched
@@ -22,7 +22,7 @@ async def test_slots_that_the_target_owns_by_its_own_word_have_arrived_though_th
     assert lab.process(source).node.me.slots >> slot & 1
     nodes = {lab.id(name): Endpoint(name, lab.address(name)[0], name) for name in "abc"}
     move = Move(lab.id(source), lab.id(target), Slots.of(slot))
-    await migration.move(lab.redis.connect, Access(), nodes, [move])
+    await coordinator.move(lab.redis.connect, Access(), nodes, [move])
     await lab.wait(SEEN)
     assert not lab.process(source).node.me.slots >> slot & 1
     assert not lab.redis.violations

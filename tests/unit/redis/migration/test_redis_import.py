@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from operators.redis import migration
-from operators.redis.client.server import Access, Command, Endpoint, Refused, Server, SlotStuck, TargetFull
-from operators.redis.migration import server_side
-from operators.redis.topology.slot_planner import Move
-from operators.redis.topology.slots import Slots
+from operators.redis.client.errors import Refused, SlotStuck, TargetFull
+from operators.redis.client.server import Access, Command, Endpoint, Server
+from operators.redis.migration import coordinator, server_side
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Move
 
 ONE, TWO, THREE, FOUR = (letter * 40 for letter in "abcd")
 
@@ -141,7 +141,7 @@ def three() -> Fake:
 
 async def move(fake: Fake, *moves: Move, budget: float = 5.0) -> None:
     nodes = {node_id: Endpoint(node_id[0], "10.0.0.1", node_id[0], id=node_id) for node_id in fake.owned}
-    await migration.move(fake.connect, Access(), nodes, moves, budget=budget)
+    await coordinator.move(fake.connect, Access(), nodes, moves, budget=budget)
 
 
 WANTED = (Move(ONE, THREE, Slots.parse("0-9 20")), Move(TWO, THREE, Slots.parse("9000-9009")))

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
-from operators.redis.objects import resources
+from operators.redis.objects.names import USERS_MARK
 from operators.redis.observe import Observed
 from operators.redis.security import certificates
-from operators.redis.security.secrets import Secrets
 from operators.redis.settings import Settings
 from operators.redis.steps import provisioning
 from shared.runtime.plan import Apply
@@ -49,7 +49,7 @@ def test_the_objects_are_as_written(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "rediscluster.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource, seen = RedisCluster.parse(given), Observed()
-    own = resources.owner(resource, SETTINGS.operator)
+    own = names.owner(resource, SETTINGS.operator)
     steps = [
         provisioning.keep_services(SETTINGS, resource, seen, NOW),
         provisioning.keep_config(SETTINGS, resource, seen, NOW),
@@ -57,10 +57,10 @@ def test_the_objects_are_as_written(case: str) -> None:
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
-        made += cert_manager_certificates(own, resources.COMPONENT, certificates.leaves(resource), issuer)
+        made += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     image, digest = resource.image_reference(SETTINGS.image_repository), provisioning.config_digest(resource, seen)
-    pod = template.pod(resource, own, image, Secrets(users_mark="d" * 16), digest)
-    made.append(resources.stateful_set(resource, own, pod, resource.spec.replicas))
+    pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
+    made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(yaml.dump_all(made, Dumper=Plain, sort_keys=False))

@@ -8,22 +8,23 @@ from typing import Any
 
 import pytest
 
+from operators.redis.objects import names
 from operators.redis.objects import pod as template
-from operators.redis.objects import resources
+from operators.redis.objects.names import CERTIFICATE_MARK, CONFIG_MARK, SERVES, USERS_MARK
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.objects.resources import CERTIFICATE_MARK, CONFIG_MARK, SERVES, USERS_MARK
 from operators.redis.observe import Observed
 from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
 from operators.redis.steps import provisioning
+from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj
 from tests.unit.redis.security.rotation import GIVEN, Lab, wished
 
 
 def pod(secrets: Secrets | None = None, **spec: Any) -> Obj:
     resource = wished(**spec)
-    own, digest = resources.owner(resource, "op"), provisioning.config_digest(resource, Observed())
-    return template.pod(resource, own, resource.image_reference("redis"), secrets or Secrets(), digest)
+    own, digest = names.owner(resource, "op"), provisioning.config_digest(resource, Observed())
+    return template.pod(resource, own, resource.image_reference("redis"), made_with(secrets or Secrets()), digest)
 
 
 def container(made: Obj, name: str = "redis") -> Obj:

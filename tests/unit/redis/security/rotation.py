@@ -13,17 +13,19 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
+from operators.redis.client.errors import Refused
 from operators.redis.client.responses import Node as Line
 from operators.redis.client.responses import NodeReport, digest
-from operators.redis.client.server import Refused
-from operators.redis.objects import pod, resources
+from operators.redis.instance import Instance
+from operators.redis.objects import names, pod
+from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.objects.redis_conf import TLS
-from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.observe import Instance, Observed
+from operators.redis.observe import Observed
 from operators.redis.security import secrets
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from operators.redis.steps import credentials, provisioning
+from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.pki import ca, certs
@@ -199,8 +201,8 @@ class Lab(Drawer):
 
     def apply(self) -> None:
         """The StatefulSet follows."""
-        judged, own = self.judged(), resources.owner(self.resource, SETTINGS.operator)
-        made = pod.pod(self.resource, own, "image", judged, "")["metadata"]["annotations"]
+        judged, own = self.judged(), names.owner(self.resource, SETTINGS.operator)
+        made = pod.pod(self.resource, own, "image", made_with(judged), "")["metadata"]["annotations"]
         self.template = {name: made[name] for name in (USERS_MARK, CERTIFICATE_MARK) if name in made}
 
     def bring(self, node: Node) -> None:

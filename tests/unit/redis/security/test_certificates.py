@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from operators.redis.objects import resources
-from operators.redis.objects.resources import COMPONENT
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
 from operators.redis.security.certificates import MountedCertificates, following, leaves
 from shared.api.spec import Issuer
 from shared.kubernetes.secrets import encoded
@@ -76,7 +76,7 @@ def test_a_certificate_is_for_every_name_by_which_nodes_are_found() -> None:
 def test_cert_manager_is_asked_for_the_same_certificates() -> None:
     resource = wished(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
     made = cert_manager_certificates(
-        resources.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
+        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
     )
     found = {obj["spec"]["secretName"]: obj["spec"] for obj in made}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from operators.redis.client.server import Refused
-from operators.redis.topology.slots import Slots
+from operators.redis.client.errors import Refused
+from operators.redis.slots.hash_slots import Slots
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.node import bits, slot_of
 from tests.unit.redis.simulation.process import Migration, Process

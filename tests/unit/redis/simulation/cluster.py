@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from operators.redis.client.server import PORT, Refused
-from operators.redis.topology.slots import SLOTS
+from operators.redis.client.errors import Refused
+from operators.redis.client.server import PORT
+from operators.redis.slots.hash_slots import SLOTS
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.bus import shake
 from tests.unit.redis.simulation.election import MANUAL, is_well

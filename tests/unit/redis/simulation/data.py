@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operators.redis.client.server import Refused
+from operators.redis.client.errors import Refused
 from tests.unit.redis.simulation.node import Node, slot_of
 from tests.unit.redis.simulation.process import Process
 

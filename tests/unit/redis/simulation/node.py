@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from operators.redis.client.server import BUS_PORT, PORT
-from operators.redis.topology.slots import SLOTS, Slots, key_slot
+from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 ALL = (1 << SLOTS) - 1
 

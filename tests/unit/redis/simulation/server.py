@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from operators.redis.client.server import Access, Command, Denied, Endpoint, Loading, Refused, Unreachable
+from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
+from operators.redis.client.server import Access, Command, Endpoint
 from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from operators.redis.client.server import Access, Denied, Endpoint, Refused, Unreachable
+from operators.redis.client.errors import Denied, Refused, Unreachable
+from operators.redis.client.server import Access, Endpoint
 from shared.testing.harness.scenario import Unsafe
 from tests.support import paths
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SEEN, STORIES

@@ -14,8 +14,9 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client import commands
 from operators.redis.client.node_inspection import look
 from operators.redis.client.server import Connect
+from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
-from operators.redis.observe import Instance, Observed
+from operators.redis.observe import Observed
 from operators.redis.plan import Planner
 from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
 from shared.kubernetes.kinds import POD
@@ -49,7 +50,7 @@ def forgets_whoever_is_silent(patch: pytest.MonkeyPatch) -> None:
 
 def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
     """Replaces a master as soon as it does not answer."""
-    patch.setattr(Observed, "lost", lambda self, node_id: node_id not in self.heard)
+    patch.setattr(Observed, "lost", lambda self, node_id: node_id not in self.reachable)
 
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:

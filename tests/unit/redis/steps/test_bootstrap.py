@@ -7,8 +7,8 @@ from dataclasses import replace
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import Node
 from operators.redis.observe import Observed
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps import bootstrap
-from operators.redis.topology.slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.redis.client.commands import Configure, SetPasswords
-from operators.redis.objects.resources import CERTIFICATE_MARK, USERS_MARK
+from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.observe import Observed
 from operators.redis.security.users import Passwords
 from operators.redis.steps import credentials, provisioning

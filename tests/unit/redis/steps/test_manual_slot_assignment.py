@@ -9,15 +9,15 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from operators.redis.topology.slot_planner import (
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import (
     CannotAssign,
     Strategy,
     assigned,
     moved,
     remaining,
 )
-from operators.redis.topology.slots import Slots
-from tests.unit.redis.topology.owning import THREE, every_slot_has_one_owner, owning, parts, sizes, total
+from tests.unit.redis.slots.owning import THREE, every_slot_has_one_owner, owning, parts, sizes, total
 
 STRATEGIES = st.lists(
     st.builds(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operators.redis.client.responses import Node
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (

@@ -9,9 +9,10 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
+from operators.redis.instance import Instance
+from operators.redis.objects.names import CLUSTER_UID, CONFIG_MARK
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.objects.resources import CLUSTER_UID, CONFIG_MARK
-from operators.redis.observe import ConfigTemplate, Instance, Observed
+from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.steps import provisioning
 from operators.redis.steps.provisioning import TEMPLATE_KEY
 from shared.kubernetes.kinds import Obj

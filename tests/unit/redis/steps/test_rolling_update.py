@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world

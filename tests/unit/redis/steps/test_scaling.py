@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress

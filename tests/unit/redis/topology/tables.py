@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from operators.redis.client.responses import Node, NodeReport
+from operators.redis.slots.hash_slots import SLOTS, Slots
 from operators.redis.topology.cluster_view import ClusterView, Seen
-from operators.redis.topology.slots import SLOTS, Slots
 
 
 def node_id(number: int) -> str:

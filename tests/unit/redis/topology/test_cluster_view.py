@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from operators.redis.client.responses import NodeReport, parse_nodes
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.cluster_view import ClusterView, OpenSlot
-from operators.redis.topology.slots import Slots
 from tests.unit.redis.topology.tables import (
     M0,
     M1,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.topology.slots import SLOTS, Slots
+from operators.redis.slots.hash_slots import SLOTS, Slots
 from tests.unit.redis.topology.tables import (
     M0,
     M1,

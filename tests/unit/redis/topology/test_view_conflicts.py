@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.redis.client.responses import Node
-from operators.redis.topology.slots import Slots
+from operators.redis.slots.hash_slots import Slots
 from tests.unit.redis.topology.tables import (
     M0,
     M1,

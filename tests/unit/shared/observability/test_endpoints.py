@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from e2e.cluster.network import free_ports
-from shared.kubernetes.access_review import VERDICT_AGE, VERDICTS, Guard
+from e2e.cluster.machine.network import free_ports
+from shared.kubernetes.access_review import MAX_VERDICTS, VERDICT_MAX_AGE_SECONDS, Guard
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Obj
@@ -106,9 +106,9 @@ async def test_who_has_the_right_sees_the_metrics_for_two_requests_in_ten_second
         status, text = await scrape("scraper")
         assert status == 200
         assert "python_info" in text
-        scrape.now += VERDICT_AGE / 4
+        scrape.now += VERDICT_MAX_AGE_SECONDS / 4
     assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
-    scrape.now = VERDICT_AGE
+    scrape.now = VERDICT_MAX_AGE_SECONDS
     assert (await scrape("scraper"))[0] == 200
     assert scrape.reviewer.asked == {"TokenReview": 2, "SubjectAccessReview": 2}
 
@@ -135,9 +135,9 @@ async def test_an_operator_that_may_not_ask_says_so(scrape: Scrape) -> None:
 
 async def test_verdicts_are_kept_of_so_many_tokens_and_no_more(scrape: Scrape) -> None:
     assert (await scrape("scraper"))[0] == 200
-    await asyncio.gather(*(scrape(f"forged-{number}") for number in range(VERDICTS)))
+    await asyncio.gather(*(scrape(f"forged-{number}") for number in range(MAX_VERDICTS)))
     scrape.reviewer.asked.clear()
-    assert (await scrape(f"forged-{VERDICTS - 1}"))[0] == 401
+    assert (await scrape(f"forged-{MAX_VERDICTS - 1}"))[0] == 401
     assert not scrape.reviewer.asked
     assert (await scrape("scraper"))[0] == 200
     assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}

@@ -10,24 +10,22 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
+import operators
 import operators.etcd.resource_metrics
 import operators.memcached.resource_metrics
 import operators.redis.resource_metrics
-from operators.etcd import __main__ as etcd
-from operators.memcached import __main__ as memcached
-from operators.redis import __main__ as redis
 from shared.cli.options import parse_options
 from shared.observability import metrics
-from shared.runtime.process import Operator
+from shared.runtime.operator import Operator
 from shared.status import resource_metrics
 from shared.status.resource_metrics import State
 from tests.support import paths
 
 PAGE = paths.REPOSITORY / "docs/reference/metrics.md"
 OWN = {
-    memcached.OPERATOR.name: operators.memcached.resource_metrics.STATES,
-    etcd.OPERATOR.name: operators.etcd.resource_metrics.STATES,
-    redis.OPERATOR.name: operators.redis.resource_metrics.STATES,
+    "memcached": operators.memcached.resource_metrics.STATES,
+    "etcd": operators.etcd.resource_metrics.STATES,
+    "redis": operators.redis.resource_metrics.STATES,
 }
 STATES: tuple[State, ...] = (*resource_metrics.STATES, *(state for own in OWN.values() for state in own))
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
@@ -86,13 +84,13 @@ def test_a_state_is_named_as_prometheus_wants_it(state: State) -> None:
 
 @pytest.mark.parametrize(
     ("operator", "with_certificates"),
-    [(memcached.OPERATOR, {"Memcached"}), (etcd.OPERATOR, {"EtcdCluster"}), (redis.OPERATOR, {"RedisCluster"})],
-    ids=lambda given: getattr(given, "name", ""),
+    list(zip(operators.installed(), ({"EtcdCluster"}, {"Memcached"}, {"RedisCluster"}), strict=True)),
+    ids=lambda given: getattr(given, "process_name", ""),
 )
 def test_every_operator_tells_of_its_resources_and_when_their_certificates_end(
     operator: Operator, with_certificates: set[str]
 ) -> None:
-    options = parse_options(operator.name, operator.image_repository, [], {})
+    options = parse_options(operator.process_name, operator.image_repository, [], {})
     ends = datetime(2026, 1, 1, tzinfo=UTC)
     seen = SimpleNamespace(secrets=SimpleNamespace(expires={"tls": ends}))
     new, formed = {"spec": {"size": 3, "replicas": 3}}, {"spec": {}, "status": {"formed": True}}

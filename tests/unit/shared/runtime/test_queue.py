@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from shared.kubernetes.kinds import Key
-from shared.runtime.queue import FIRST_RETRY, LAST_RETRY, Queue
+from shared.runtime.queue import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, Queue
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -56,11 +56,11 @@ async def test_an_event_does_not_wait_for_a_retry(queue: Queue) -> None:
 
 async def test_retries_double_up_to_the_cap_and_start_anew_after_a_success(queue: Queue) -> None:
     delays = [queue.retry(A) for _ in range(12)]
-    assert delays[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
-    assert delays[-1] == LAST_RETRY
-    assert queue.retry(B) == FIRST_RETRY, "one key's failures do not slow another"
+    assert delays[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
+    assert delays[-1] == MAX_RETRY_SECONDS
+    assert queue.retry(B) == FIRST_RETRY_SECONDS, "one key's failures do not slow another"
     queue.forget_failures(A)
-    assert queue.retry(A) == FIRST_RETRY
+    assert queue.retry(A) == FIRST_RETRY_SECONDS
     queue.close()
 
 

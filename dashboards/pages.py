@@ -1,0 +1,15 @@
+"""The dashboards that the operators bring."""
+
+from __future__ import annotations
+
+import operators
+from dashboards.model import OperatorPage
+from dashboards.promql import KINDS
+from shared.runtime.operator import load
+
+BY_OPERATOR: dict[str, OperatorPage] = {
+    operator.name: load(operator.dashboard) for operator in operators.installed() if operator.dashboard
+}
+
+PAGES = sorted(BY_OPERATOR.values(), key=lambda page: list(KINDS.values()).index(page.dashboard.uid))
+"""In the order of their API groups."""

@@ -1,0 +1,1 @@
+"""The documentation, and what generates its tables and diagrams."""

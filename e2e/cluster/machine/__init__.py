@@ -1,0 +1,1 @@
+"""The machine that the local cluster runs on: packages, processes, network, cgroups."""

@@ -1,0 +1,1 @@
+"""Database servers as processes on this machine, for tests and benchmarks."""

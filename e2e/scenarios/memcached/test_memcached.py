@@ -1,0 +1,186 @@
+"""The memcached operator with real pods and a real client."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.pki import Authority
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
+from e2e.scenarios.support.commands import ROOT, Kubectl, Refused, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.resource import conditions, uids
+
+SAMPLES = ROOT / "samples" / "memcached"
+
+
+def test_the_seed_serves_through_every_address_of_its_status(kubectl: Kubectl) -> None:
+    seed = (ROOT / "samples/memcached/seed.yaml").read_text()
+    kubectl.apply(seed.replace("size: 3", "size: 2"))
+    sample = Memcached(kubectl, "memcached-sample")
+    now = sample.await_ready(2)
+    assert sample.serves() == 2
+    pods = {pod["metadata"]["name"] for pod in kubectl.items("pods")}
+    assert set(now["status"]["nodes"]) == pods, "status.nodes names the pods, as the seed says"
+    assert kubectl.get("deployment", "memcached-sample")["spec"]["replicas"] == 2
+
+
+def test_it_scales_one_three_zero_two(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    for size in (3, 0, 2):
+        kubectl("scale", "memcached", "cache", f"--replicas={size}")
+        cache.await_ready(size)
+        assert cache.serves() == size
+    assert [reason for reason in cache.events() if reason != "Ready"] == ["Creating", "Scaling", "Scaling", "Scaling"]
+
+
+def test_a_change_of_the_image_replaces_servers_without_ever_having_fewer(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", size=2, version="1.6.38")
+    cache.await_ready(2)
+    assert cache.versions() == {"1.6.38"}
+    before = uids(kubectl)
+    kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"version": "1.6.18"}}')
+    fewest, done = 2, False
+    deadline = time.monotonic() + 90
+    while not done and time.monotonic() < deadline:
+        deployment = kubectl.get("deployment", "cache")["status"]
+        fewest = min(fewest, deployment.get("readyReplicas", 0))
+        now = cache.now
+        observed = now["status"]["observedGeneration"] == now["metadata"]["generation"]
+        done = observed and conditions(now)["Ready"] == "True"
+    cache.await_ready(2)
+    assert fewest == 2
+    assert cache.versions() == {"1.6.18"}
+    until("the old pods are gone", lambda: before.isdisjoint(uids(kubectl)))
+    assert "Updating" in cache.events()
+
+
+def test_killed_pods_come_back_and_the_loss_is_told(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", size=2)
+    before = set(cache.await_ready(2)["status"]["nodes"])
+    kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
+    until("new servers", lambda: before.isdisjoint(cache.now["status"]["nodes"]))
+    cache.await_ready(2)
+    assert cache.serves() == 2
+    assert "Degraded" in cache.events()
+
+
+def test_servers_that_cannot_start_are_explained_and_those_that_run_are_kept(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"image": "memcached:no-such-version"}}')
+
+    def explained() -> bool:
+        ready = next(found for found in cache.now["status"]["conditions"] if found["type"] == "Ready")
+        assert ready["reason"] == "ServerFailing", ready
+        return "no-such-version" in ready["message"]
+
+    until("the condition names what is wrong", explained)
+    assert cache.serves() == 1, "the old server stays until a new one is ready"
+    kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"image": null}}')
+    cache.await_ready(1)
+
+
+def test_the_servers_serve_while_the_operator_is_gone_and_it_catches_up(kubectl: Kubectl, operator: Operator) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    with operator.gone():
+        assert cache.serves() == 1
+        kubectl("scale", "memcached", "cache", "--replicas=2")
+        kubectl("delete", "service", "cache")
+    cache.await_ready(2)
+    assert kubectl.get("service", "cache")["spec"]["clusterIP"] == "None"
+
+
+def test_an_operator_killed_in_the_middle_finishes_afterwards(kubectl: Kubectl, operator: Operator) -> None:
+    names = [f"cache-{number}" for number in range(4)]
+    for name in names:
+        # Its webhooks are gone with it, so that one may have to ask again.
+        until(f"{name} is taken in", partial(kubectl.apply, Memcached.manifest(name, size=1)))
+        operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
+    for name in names:
+        Memcached(kubectl, name).await_ready(1, seconds=120)
+    operator.await_rollout()
+    assert len(kubectl.items("deployments")) == 4
+    assert len(kubectl.items("pods")) == 4
+
+
+def test_deleting_the_resource_deletes_what_it_owned(kubectl: Kubectl) -> None:
+    Memcached.create(kubectl, "cache", size=1).await_ready(1)
+    kubectl("delete", "memcached", "cache")
+    until("nothing is left", lambda: not kubectl.items("deployments,services,replicasets,pods"))
+
+
+def test_a_namespace_goes_within_a_minute(kubectl: Kubectl) -> None:
+    Memcached.create(kubectl, "cache", size=2).await_ready(2)
+    started = time.monotonic()
+    kubectl("delete", "namespace", kubectl.namespace, "--timeout=60s")
+    assert time.monotonic() - started < 60
+
+
+def test_a_bad_manifest_is_refused_with_what_to_change(kubectl: Kubectl) -> None:
+    with pytest.raises(Refused) as refused:
+        kubectl.apply(Memcached.manifest("cache", size=-1))
+    assert "spec.size" in refused.value.said
+    assert "greater than or equal to 0" in refused.value.said
+    assert not kubectl.items("memcached")
+
+
+def test_get_and_describe_tell_the_story(kubectl: Kubectl) -> None:
+    Memcached.create(kubectl, "cache", size=1).await_ready(1)
+    heading, row = kubectl("get", "memcached", "cache").splitlines()
+    assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "AGE"]
+    assert row.split()[:4] == ["cache", "1", "1", "Running"]
+    until("events", lambda: "Ready" in kubectl("describe", "memcached", "cache").partition("Events:")[2])
+    story = kubectl("describe", "memcached", "cache")
+    for word in ("Creating", "1 of 1 servers are ready.", "memcached-operator", "Servers:"):
+        assert word in story
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(SAMPLES.glob("*.yaml"))])
+def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name: str, tmp_path: Path) -> None:
+    sample = str(SAMPLES / f"{name}.yaml")
+    kubectl("apply", "-f", sample)
+    [resource] = kubectl.items("memcached")
+    cache = Memcached(kubectl, resource["metadata"]["name"], brought(kubectl, resource, tmp_path))
+    cache.await_ready(resource["spec"]["size"])
+    assert cache.serves() == resource["spec"]["size"]
+    assert kubectl("diff", "-f", sample) == ""
+
+
+def brought(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
+    """What clients of a sample bring; the certificate that it waits for is made."""
+    if "tls" not in resource["spec"]:
+        return None
+    authority, name = Authority(directory), resource["metadata"]["name"]
+    pair = authority.issue("server", name, hosts=[f"*.{name}.{kubectl.namespace}.svc"])
+    kubectl.apply(tls_secret(resource["spec"]["tls"]["secretName"], authority, pair))
+    users = kubectl.get("secret", resource["spec"]["auth"]["secretName"])["data"]["users"]
+    user, _, password = base64.b64decode(users).decode().splitlines()[0].partition(":")
+    return Access((user, password), tls_client(authority, authority.issue("client", "client")), Names(kubectl))
+
+
+def test_run_serves_out_of_the_cluster_as_in_it(kubectl: Kubectl, operator: Operator) -> None:
+    cache = Memcached.create(kubectl, "cache", size=1)
+    cache.await_ready(1)
+    with operator.gone():
+        addresses = "--metrics-bind-address=0 --health-probe-bind-address=127.0.0.1:18081"
+        arguments = f"ARGS=--watch-namespace={kubectl.namespace} {addresses}"
+        command = ["make", "run", "OPERATOR=memcached", arguments]
+        runner = subprocess.Popen(command, cwd=ROOT, env=kubectl.environment, start_new_session=True)
+        try:
+            kubectl("scale", "memcached", "cache", "--replicas=2")
+            cache.await_ready(2)
+        finally:
+            os.killpg(runner.pid, signal.SIGTERM)  # make and what it runs
+            runner.wait(20)

@@ -1,0 +1,83 @@
+"""Memcached as a StatefulSet: names that stay, so that clients find the same key on the same server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pymemcache.client.hash import HashClient
+from pymemcache.client.rendezvous import RendezvousHash
+from uhashring import HashRing
+
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support.clients import Names
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import uids
+
+KEYS = [f"key-{number}" for number in range(10_000)]
+HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ketama"), "rendezvous": RendezvousHash}
+
+
+def client_of(servers: list[str], hasher: Callable[[], Any], names: Names) -> HashClient:
+    """A client that spreads keys over servers as they are written in a status."""
+    return HashClient(servers, hasher=hasher, socket_module=names, connect_timeout=5, timeout=5)
+
+
+def test_a_fourth_server_takes_few_keys_from_three_and_the_rest_is_found_where_it_was(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=3)
+    cache.await_ready(3)
+    three, names = cache.servers, Names(kubectl)
+    pods = uids(kubectl)
+    for way, hasher in HASHERS.items():
+        client = client_of(three, hasher, names)
+        assert client.set_many({f"{way}-{key}": key for key in KEYS}) == []
+
+    kubectl("scale", "memcached", "cache", "--replicas=4")
+    cache.await_ready(4)
+    four = cache.servers
+    assert four[:3] == three
+    assert pods < uids(kubectl), "no server was replaced"
+    for way, hasher in HASHERS.items():
+        before, after = client_of(three, hasher, names), client_of(four, hasher, names)
+        kept = {
+            key: key.removeprefix(f"{way}-")
+            for key in (f"{way}-{key}" for key in KEYS)
+            if before.hasher.get_node(key) == after.hasher.get_node(key)
+        }
+        share = 1 - len(kept) / len(KEYS)
+        print(f"3 to 4 servers, {way}: {share:.1%} of {len(KEYS)} keys moved")
+        assert 0.1 < share <= 0.35
+        found = after.get_many([f"{way}-{key}" for key in KEYS])
+        assert {key: value.decode() for key, value in found.items()} == kept
+
+
+def test_a_replaced_pod_keeps_its_name_and_its_place_in_the_list(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=2)
+    cache.await_ready(2)
+    servers = cache.servers
+    [first] = kubectl.items("pods", "--field-selector=metadata.name=cache-0")
+    kubectl("delete", "pod", "cache-0")
+
+    def replaced() -> bool:
+        return bool(kubectl.get("pod", "cache-0")["metadata"]["uid"] != first["metadata"]["uid"])
+
+    until("another pod of the name", replaced)
+    cache.await_ready(2)
+    assert cache.servers == servers
+    assert cache.serves() == 2
+
+
+def test_a_change_from_a_deployment_to_a_statefulset_and_back_ends_with_one_of_them(kubectl: Kubectl) -> None:
+    cache = Memcached.create(kubectl, "cache", size=2)
+    cache.await_ready(2)
+    for workload, other in (("StatefulSet", "deployments"), ("Deployment", "statefulsets")):
+        began = time.monotonic()
+        kubectl("patch", "memcached", "cache", "--type=merge", "-p", f'{{"spec": {{"workload": "{workload}"}}}}')
+        cache.await_ready(2)
+        until(f"the {other} are gone", partial(lambda other: not kubectl.items(other), other))
+        until("no pod is left over", lambda: len(kubectl.items("pods")) == 2)
+        print(f"to a {workload}: {time.monotonic() - began:.1f} s")
+        assert cache.serves() == 2
+        assert [found["kind"] for found in kubectl.items("deployments,statefulsets")] == [workload]

@@ -1,0 +1,68 @@
+"""What becomes of items when a server's container ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from e2e.scenarios.memcached.servers import Memcached
+from e2e.scenarios.support import runtime
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.resource import uids
+
+ITEMS = {f"key-{number}": (f"value {number} " * (1 + number % 50)).encode() for number in range(2_000)}
+
+
+def pod_of(kubectl: Kubectl) -> dict[str, Any]:
+    [pod] = kubectl.items("pods")
+    found: dict[str, Any] = pod
+    return found
+
+
+def restarts(kubectl: Kubectl) -> int:
+    [state] = pod_of(kubectl)["status"]["containerStatuses"]
+    return int(state["restartCount"]) if state["ready"] else -1
+
+
+def filled(kubectl: Kubectl) -> Memcached:
+    cache = Memcached.create(kubectl, "cache", size=1, warmRestart=True)
+    cache.await_ready(1)
+    with cache.access.client(cache.servers[0]) as client:
+        assert client.set_many(ITEMS) == []
+    return cache
+
+
+def held(cache: Memcached) -> dict[str, bytes]:
+    with cache.access.client(cache.servers[0]) as client:
+        found: dict[str, bytes] = client.get_many(list(ITEMS))
+    return found
+
+
+def test_items_outlive_a_restart_of_the_container(kubectl: Kubectl) -> None:
+    cache = filled(kubectl)
+    pod = pod_of(kubectl)
+    # The same image by its longer name: kubelet stops the container as it always does, and starts it in the same pod.
+    image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "docker.io/library/memcached:1.6.38"}]
+    kubectl("patch", "pod", pod["metadata"]["name"], "--type=json", f"--patch={json.dumps(image)}")
+    until("the container is restarted", lambda: restarts(kubectl) == 1)
+    cache.await_ready(1)
+    assert held(cache) == ITEMS
+    assert uids(kubectl) == {pod["metadata"]["uid"]}
+
+
+def test_a_server_that_was_killed_starts_empty_and_serves(kubectl: Kubectl) -> None:
+    cache = filled(kubectl)
+    runtime.signal(pod_of(kubectl), "memcached", "SIGKILL")
+    until("the container is restarted", lambda: restarts(kubectl) == 1)
+    cache.await_ready(1)
+    assert held(cache) == {}
+    assert cache.serves() == 1
+
+
+def test_another_pod_starts_empty(kubectl: Kubectl) -> None:
+    cache = filled(kubectl)
+    before = uids(kubectl)
+    kubectl("delete", "pods", "--all")
+    until("another pod", lambda: before.isdisjoint(uids(kubectl)))
+    cache.await_ready(1)
+    assert held(cache) == {}

@@ -1,0 +1,1 @@
+"""What scenarios share: clients, load, the operator, the release."""

@@ -1,0 +1,71 @@
+"""Facts that several steps need of an EtcdCluster, computed once a round. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Endpoint
+from operators.etcd.lifecycles import MemberState, RestoreState, member_state, restore_state
+from operators.etcd.membership.layout import Layout, layout
+from operators.etcd.observe import Instance, Observed, endpoints
+
+MIN_DEFRAGMENTED_BYTES = 100 * 2**20
+"""Size of a database below which the schedule does not defragment it: there is nothing to gain.
+
+Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defragcontroller.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assessment(Observed):
+    """What is observed of an EtcdCluster, and what follows from it for what the spec asks."""
+
+    resource: EtcdCluster
+
+    @classmethod
+    def of(cls, resource: EtcdCluster, seen: Observed) -> Assessment:
+        """Return the facts of a round."""
+        gathered = {field.name: getattr(seen, field.name) for field in dataclasses.fields(Observed)}
+        return cls(resource=resource, **gathered)
+
+    @cached_property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where a change is requested: the healthy voters, the leader first."""
+        return endpoints(self.resource, self)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What the StatefulSet is to be."""
+        return layout(self.resource, self)
+
+    @cached_property
+    def member_states(self) -> Mapping[int, MemberState]:
+        """The state of each member, by its number."""
+        return {place.number: member_state(self.resource, self, place) for place in self.places}
+
+    @cached_property
+    def missing_number(self) -> int | None:
+        """The lowest number that the spec asks for and that has no member; None if there is none."""
+        taken = {place.number for place in self.places if place.member}
+        return next((number for number in range(self.resource.spec.size) if number not in taken), None)
+
+    @cached_property
+    def fragmented_voters(self) -> tuple[Instance, ...]:
+        """Healthy voters of whose database so much is free that the schedule defragments them."""
+        wanted = self.resource.spec.defragmentation
+        if wanted is None:
+            return ()
+        return tuple(
+            place
+            for place in self.healthy_voters
+            if place.db_size >= MIN_DEFRAGMENTED_BYTES and 100 * place.db_free >= wanted.threshold * place.db_size
+        )
+
+    @cached_property
+    def restore_state(self) -> RestoreState:
+        """How far the data of a snapshot is from being the cluster's."""
+        return restore_state(self.resource, self)

@@ -1,0 +1,1 @@
+"""What `make manifests` and the local cluster take from this operator; its process imports none of it."""

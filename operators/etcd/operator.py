@@ -1,0 +1,90 @@
+"""The registry entry of the etcd operator, and its controllers put together."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from operators.etcd.api import backup, resource
+from operators.etcd.backup import observe as backup_observe
+from operators.etcd.backup import plan as backup_plan
+from operators.etcd.backup import pods as backup_pods
+from operators.etcd.client import gateway
+from operators.etcd.client.commands import execute
+from operators.etcd.client.server import Connect
+from operators.etcd.observe import Observed
+from operators.etcd.observer import observer
+from operators.etcd.plan import Planner
+from operators.etcd.resource_metrics import backup_states, cluster_states
+from operators.etcd.settings import Settings
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.runtime.controller import Controller
+from shared.runtime.operator import Operator, ServedKind
+from shared.runtime.options import Options
+
+
+def settings_of(options: Options) -> Settings:
+    """What options give to plans."""
+    return Settings(
+        options.operator_name,
+        options.image_repository,
+        options.agent_image,
+        create_timeout=options.create_timeout,
+        upgrade_timeout=options.upgrade_timeout,
+        certificate_lifetime=options.certificate_lifetime,
+    )
+
+
+def clusters(options: Options, connect: Connect = gateway.connect) -> Controller[resource.EtcdCluster, Observed]:
+    """The rooms of an EtcdCluster, put together.
+
+    Args:
+        connect: to a member's server.
+    """
+    return Controller(
+        operator=options.operator_name,
+        kind=resource.API.kind,
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, backup.API.kind),
+        parse=resource.EtcdCluster.parse,
+        observe=observer(connect),
+        plan=Planner(settings_of(options)).plan,
+        call=partial(execute, connect),
+        application="etcd",
+        states=cluster_states,
+        certificate_ends=lambda seen: seen.secrets.expires.values(),
+    )
+
+
+def backups(
+    options: Options, connect: Connect = gateway.connect
+) -> Controller[backup.EtcdBackup, backup_observe.Observed]:
+    """The rooms of an EtcdBackup, put together.
+
+    Args:
+        connect: as `clusters` has it.
+    """
+    settings = settings_of(options)
+    return Controller(
+        operator=options.operator_name,
+        kind=backup.API.kind,
+        owns=(POD,),
+        parse=backup.EtcdBackup.parse,
+        observe=backup_observe.observer(settings, connect),
+        plan=backup_plan.Planner(settings).plan,
+        application=backup_pods.APPLICATION,
+        states=backup_states,
+    )
+
+
+OPERATOR = Operator(
+    name="etcd",
+    summary="an etcd cluster of three members",
+    image_repository="etcd",
+    kinds=(
+        ServedKind(resource.API, clusters, resource.ADMISSION),
+        ServedKind(backup.API, backups, backup.ADMISSION),
+    ),
+    values="operators.etcd.manifests.values:EtcdOperatorValues",
+    dashboard="operators.etcd.manifests.dashboard:PAGE",
+    alerts="operators.etcd.manifests.alerts:RULES",
+    images="operators.etcd.manifests.images:images",
+)

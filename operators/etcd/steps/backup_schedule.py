@@ -1,0 +1,125 @@
+"""A cluster's snapshots by the clock: an EtcdBackup for each moment that is due, and only so many as are kept. Pure.
+
+An EtcdBackup is named by its moment, so that the same moment twice is one. The status says which moment is the next: if
+it passed while nobody worked, the last of those that were missed is made up for. The EtcdBackups outlive the cluster,
+as their files do, for a new cluster may be restored from them; what is no longer kept of the files, the pod that takes
+the next one removes (work.prune).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from operators.etcd.api.backup import API, COMPLETE, FAILED, PENDING, SCHEDULED
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.backup.outcome import time
+from operators.etcd.backup.snapshot import scheduled_name
+from operators.etcd.objects import names
+from operators.etcd.observe import Observed
+from operators.etcd.settings import Settings
+from shared.api.schedule import last_due, next_due
+from shared.api.spec import as_object
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.status import conditions
+
+MAX_FAILED_KEPT = 3
+"""EtcdBackups of the schedule that failed, and are kept for somebody to look at."""
+
+_COMPONENT = "backup"
+_SECOND = timedelta(seconds=1)
+
+
+def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """The EtcdBackup that is due is made, unless one is under way; those that are no longer kept go."""
+    wanted = resource.spec.backup
+    if wanted is None or not resource.recorded_cluster_id:
+        return PASS
+    actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(seen.backup.scheduled, wanted.retention)]
+    due, following = _timetable(resource, wanted.schedule, now)
+    if due is not None and not _is_made(resource, seen, due):
+        if any(not _is_over(obj) for obj in seen.backup.scheduled):
+            return Step(tuple(actions))  # its end is an event; then the last one due is made up for
+        own = names.owner(resource, settings.operator)
+        made: Obj = own.object(
+            API.kind,
+            scheduled_name(resource.name, due),
+            component=_COMPONENT,
+            spec={"clusterName": resource.name, "destination": as_object(wanted.destination)},
+        )
+        del made["metadata"]["ownerReferences"]
+        made["metadata"]["labels"][SCHEDULED] = resource.uid
+        actions.append(Apply(API.kind, made, unchanged=True))  # by an old status, one that is over would come back
+    left = None if following is None else (following - now).total_seconds()
+    return Step(tuple(actions), requeue=left)
+
+
+def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
+    """status.backup: the last one that is complete, and the moment that counts next."""
+    wanted = resource.spec.backup
+    if wanted is None:
+        return None
+    before: dict[str, Any] = resource.reported.get("backup") or {}
+    found = {name: before.get(name) for name in ("lastTime", "lastName")}
+    if complete := _by_name(seen.backup.scheduled, COMPLETE):
+        last = complete[-1]
+        found = {"lastTime": last["status"].get("completedAt"), "lastName": last["metadata"]["name"]}
+    due, following = _timetable(resource, wanted.schedule, now)
+    is_owed = due is not None and not _is_made(resource, seen, due)
+    if is_owed:
+        found["nextTime"] = before.get("nextTime")
+    elif following is not None:
+        found["nextTime"] = following.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def failing(seen: Observed) -> str:
+    """What is said of a cluster whose last snapshot by the clock failed, or cannot be taken; empty if all is well."""
+    last = max(seen.backup.scheduled, key=_name, default=None)
+    said = accessors.condition(last, conditions.READY).get("message") if last else None
+    if last is None or not said:
+        return ""
+    if _is_over(last):
+        return f"Backup {_name(last)} failed: {said}" if _phase(last) == FAILED else ""
+    return f"Backup {_name(last)} waits: {said}" if _phase(last) == PENDING else ""
+
+
+def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """The moment that is due, if one is, and the next one after now.
+
+    Due is nothing before a moment has been announced in the status: a schedule begins when it is heard of. And what was
+    announced by another schedule does not count.
+    """
+    following = next_due(schedule, now)
+    announced = time((resource.reported.get("backup") or {}).get("nextTime"))
+    if announced is None or announced > now or last_due(schedule, announced - _SECOND, announced) is None:
+        return None, following
+    return last_due(schedule, announced - _SECOND, now), following
+
+
+def _is_made(resource: EtcdCluster, seen: Observed, due: datetime) -> bool:
+    return scheduled_name(resource.name, due) in map(_name, seen.backup.scheduled)
+
+
+def _surplus(scheduled: tuple[Obj, ...], retention: int) -> list[Obj]:
+    complete, failed = _by_name(scheduled, COMPLETE), _by_name(scheduled, FAILED)
+    return [*complete[: max(0, len(complete) - retention)], *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
+
+
+def _by_name(scheduled: tuple[Obj, ...], phase: str) -> list[Obj]:
+    """Those that are over and came to this, the oldest first: names of one length, by their time."""
+    return sorted((obj for obj in scheduled if _is_over(obj) and _phase(obj) == phase), key=_name)
+
+
+def _is_over(obj: Obj) -> bool:
+    return bool((obj.get("status") or {}).get("completedAt"))
+
+
+def _phase(obj: Obj) -> str:
+    return str((obj.get("status") or {}).get("phase") or "")
+
+
+def _name(obj: Obj) -> str:
+    return str(obj["metadata"]["name"])

@@ -1,0 +1,61 @@
+"""The dangerous changes of a member, as calls: each takes its transition from the lifecycle. Pure."""
+
+from __future__ import annotations
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remove
+from operators.etcd.lifecycles import MEMBER, MemberEvent, MemberState, member_state
+from operators.etcd.objects import names
+from operators.etcd.observe import Instance, Observed, endpoint, endpoints
+from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
+from shared.runtime.plan import Action, Delete, Step
+from shared.status.verdict import Progress
+
+
+def add(resource: EtcdCluster, seen: Observed, number: int) -> AddLearner:
+    """Add a member as a learner."""
+    place = seen.place(number)
+    MEMBER.after(member_state(resource, seen, place) if place else MemberState.VACANT, MemberEvent.ADD)
+    return AddLearner(endpoints(resource, seen), seen.secrets.access, names.peer_url(resource, number))
+
+
+def promote(resource: EtcdCluster, seen: Observed, place: Instance) -> Promote:
+    """Promote a learner to a voter."""
+    MEMBER.after(member_state(resource, seen, place), MemberEvent.PROMOTE)
+    assert place.member is not None
+    return Promote(endpoints(resource, seen), seen.secrets.access, place.member)
+
+
+def remove(resource: EtcdCluster, seen: Observed, place: Instance) -> Remove:
+    """Remove a member from etcd's list."""
+    MEMBER.after(member_state(resource, seen, place), MemberEvent.REMOVE)
+    assert place.member is not None
+    return Remove(endpoints(resource, seen), seen.secrets.access, place.member)
+
+
+def delete_remains(resource: EtcdCluster, seen: Observed, place: Instance) -> tuple[Action, ...]:
+    """Delete the volume of a removed member, and its pod where the StatefulSet would keep one.
+
+    The volume comes first. It then waits for the pod, and the next pod cannot have it.
+    """
+    MEMBER.after(member_state(resource, seen, place), MemberEvent.DELETE)
+    actions: list[Action] = []
+    if place.volume and not place.volume_leaving:
+        actions.append(Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
+    if place.pod_obj and "deletionTimestamp" not in place.pod_obj["metadata"]:
+        actions.append(Delete(POD, place.pod_obj))
+    return tuple(actions)
+
+
+def hand_over(resource: EtcdCluster, seen: Observed, leader: Instance, reason: str, why: str) -> Step:
+    """Move the leadership to the lowest healthy voter that stays; only the leader itself accepts that request."""
+    others = [place for place in seen.healthy_voters if place is not leader]
+    if not others:
+        message = f"{why}, and there is nobody to lead instead."
+        return Step((), Progress.WAITING, reason, message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+    MEMBER.after(member_state(resource, seen, leader), MemberEvent.HAND_OVER)
+    to = min(others, key=lambda place: place.number)
+    assert to.member is not None
+    call = MoveLeader((endpoint(resource, leader),), seen.secrets.access, to.member)
+    return Step.wait(reason, f"{why}: {to.name} takes the lead.", call, requeue=MEMBERSHIP_POLL_SECONDS)

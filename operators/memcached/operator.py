@@ -1,0 +1,56 @@
+"""The registry entry of the memcached operator, and its controllers put together."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from operators.memcached.api import resource
+from operators.memcached.client import server
+from operators.memcached.observe import Observed, observer
+from operators.memcached.plan import Planner
+from operators.memcached.resource_metrics import states
+from operators.memcached.security import certificates
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
+from shared.runtime.controller import Controller
+from shared.runtime.operator import Operator, ServedKind
+from shared.runtime.options import Options
+
+
+def controller(
+    options: Options, connect: certificates.Connect = server.connect
+) -> Controller[resource.Memcached, Observed]:
+    """The operator's rooms, put together.
+
+    Args:
+        connect: to a running server.
+    """
+    planner = Planner(
+        options.operator_name,
+        options.image_repository,
+        options.agent_image,
+        create_timeout=options.create_timeout,
+        upgrade_timeout=options.upgrade_timeout,
+    )
+    return Controller(
+        operator=options.operator_name,
+        kind=resource.API.kind,
+        owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
+        parse=resource.Memcached.parse,
+        observe=observer(connect),
+        plan=planner.plan,
+        call=partial(certificates.refresh, connect),
+        states=states,
+        certificate_ends=lambda seen: seen.secrets.expires.values(),
+    )
+
+
+OPERATOR = Operator(
+    name="memcached",
+    summary="a cache of two memcached servers",
+    image_repository="memcached",
+    kinds=(ServedKind(resource.API, controller, resource.ADMISSION),),
+    values="operators.memcached.manifests.values:MemcachedOperatorValues",
+    dashboard="operators.memcached.manifests.dashboard:PAGE",
+    alerts="operators.memcached.manifests.alerts:RULES",
+    images="operators.memcached.manifests.images:images",
+)

@@ -1,0 +1,120 @@
+"""What admission and the reconcile reject in a RedisCluster, and what admission warns about. Pure."""
+
+from __future__ import annotations
+
+from operators.redis.api.engine_versions import Version, upgrade_refusal
+from operators.redis.api.pod_template import wrong_affinity
+from operators.redis.api.resource import API, RedisCluster, default
+from operators.redis.api.rules import TOO_OLD_RULES
+from operators.redis.api.spec import MAX_MEMORY
+from operators.redis.api.warnings import data_loss_of, warnings_for
+from operators.redis.slots.slot_planner import CannotAssign, CannotMove, assigned
+from shared.api.rules import NAMES_A_SET
+from shared.api.spec import Admission, InvalidSpec, Review, contradictions
+from shared.kubernetes.kinds import Obj
+
+
+def validate(resource: RedisCluster, before: RedisCluster | None = None) -> list[str]:
+    """What makes a resource impossible: the CEL rules once more, for one that came past them, and what CEL cannot say.
+
+    But not whether its version is too old: the plan asks that by itself (`versions.refusal`), and cares for what runs.
+
+    Args:
+        before: what it was; without it, nothing is said of the change.
+    """
+    wrong = contradictions(resource, (NAMES_A_SET,), before)
+    if wrong:
+        return wrong
+    return [
+        *_wrong_affinity(resource),
+        *_wrong_memory(resource),
+        *_mismatch(resource),
+        *(_refused_change(resource, before) if before is not None else ()),
+    ]
+
+
+def review(new: Obj, old: Obj | None) -> Review:
+    """What makes a resource, or the change to it, impossible, and what a person should know before."""
+    try:
+        resource = RedisCluster.read(new)
+    except InvalidSpec as wrong:
+        return Review(errors=(str(wrong),))
+    try:
+        before = RedisCluster.parse(old) if old else None
+    except InvalidSpec:  # it came past admission; now it is mended
+        before = None
+    too_old = [rule.sentence(resource) for rule in TOO_OLD_RULES if not rule.holds(resource)]
+    if errors := [*too_old, *validate(resource, before)]:
+        return Review(errors=tuple(errors))
+    return Review(warnings=(*warnings_for(resource), *(data_loss_of(resource, before) if before is not None else ())))
+
+
+def _wrong_affinity(resource: RedisCluster) -> list[str]:
+    spec = resource.spec
+    given = {"spec.affinity": spec.affinity, "spec.pod[0].affinity": spec.template.affinity}
+    return [f"{at}: {said}" for at, affinity in given.items() if (said := wrong_affinity(affinity))]
+
+
+def _wrong_memory(resource: RedisCluster) -> list[str]:
+    """What nodes may take is an amount, and given once."""
+    spec = resource.spec
+    named = next((variable for variable in spec.pods.env if variable.name == MAX_MEMORY), None)
+    at = "spec.env" if "env" in spec.model_fields_set else "spec.pod[0].env"
+    if named is not None and named.value is None:
+        return [f"{at}: {MAX_MEMORY} is read when pods are made; give it a value, such as 2gb, rather than a source."]
+    if named is not None and "maxmemory" in spec.config:
+        return [f"spec.config: maxmemory stands in {at} ({MAX_MEMORY}), too; remove one of the two."]
+    try:
+        spec.max_memory  # noqa: B018 - asked for what is wrong with it
+    except InvalidSpec as wrong:
+        return [str(wrong)]
+    return []
+
+
+def _mismatch(resource: RedisCluster) -> list[str]:
+    """What pods run, and what the operator asks of them, must be the same version."""
+    spec = resource.spec
+    try:
+        tagged = Version.parse(spec.tag)
+    except ValueError:
+        return []
+    if tagged == resource.engine.version:
+        return []
+    return [
+        f"spec.version: says {resource.engine.version}, and the tag of pod[0].middlewareImage {tagged}: nodes would be "
+        "asked for what another version can do. Make them the same, or remove version."
+    ]
+
+
+def _refused_change(resource: RedisCluster, before: RedisCluster) -> list[str]:
+    """What a change must not do, judged by what the status last told; the reconcile asks the nodes."""
+    said = []
+    if resource.engine != before.engine:
+        running = [node.engine for node in before.recorded_nodes if node.engine is not None]
+        if refusal := upgrade_refusal(running, resource.engine):
+            field = "version" if resource.spec.version != before.spec.version else "repository"
+            said.append(f"spec.{field}: {refusal}")
+    return [*said, *_refused_assignment(resource, before)]
+
+
+def _refused_assignment(resource: RedisCluster, before: RedisCluster) -> list[str]:
+    """Slots for masters that this change adds, which the nodes named do not have to give."""
+    strategy = resource.spec.update_strategy
+    changed = (resource.masters, strategy) != (before.masters, before.spec.update_strategy)
+    if not (before.formed and changed and strategy.type == "AssignReceive"):
+        return []
+    owners = {node.node_id: node.slots for node in before.recorded_nodes if node.slots}
+    served = owners.keys() | {move.target for move in before.recorded_assigned}
+    joining = [f"new master {number + 1}" for number in range(resource.masters - len(served))]
+    if not joining:
+        return []
+    try:
+        assigned(owners, strategy.strategies, joining)
+    except CannotAssign as error:
+        return [str(error)]
+    except CannotMove:  # slots are on their way: the reconcile judges what they have come to
+        return []
+    return []
+
+
+ADMISSION = Admission(API.kind, default, review)

@@ -1,0 +1,53 @@
+"""The errors of a request to a server of Redis or Valkey."""
+
+from __future__ import annotations
+
+from shared.runtime.errors import DatabaseError
+
+
+class RedisError(DatabaseError):
+    """A request that a server did not fulfil.
+
+    RedisError
+    ├── Unreachable   no answer: no connection, TLS refused, timeout, connection closed
+    └── Refused       the server answered with an error; its first word is in `code`
+        ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
+        ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
+        └── SlotStuck  a slot cannot be moved on without manual action; clients find its keys meanwhile
+            └── TargetFull  the target has no memory left
+
+    After Unreachable the server may have executed the command all the same, so a retry inspects it first. After the
+    others it has not.
+    """
+
+
+class Unreachable(RedisError):
+    """No answer came."""
+
+
+class Refused(RedisError):
+    """The server answered with an error.
+
+    Attributes:
+        code: first word of the answer: ERR, MOVED, CLUSTERDOWN, IOERR, BUSYKEY…; by default that of the message.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code or message.split(" ", 1)[0]
+
+
+class Denied(Refused):
+    """User, password or certificate are not accepted."""
+
+
+class Loading(Refused):
+    """The server is temporarily unavailable: it loads its data, or a script runs."""
+
+
+class SlotStuck(Refused):
+    """A slot cannot be moved on; the message says what repairs it."""
+
+
+class TargetFull(SlotStuck):
+    """The target of a slot has no memory left for it."""

@@ -1,0 +1,168 @@
+"""Carries out the moves of one call: chooses the path of each, and runs independent ones in parallel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from operators.redis.client.errors import RedisError, Refused, SlotStuck
+from operators.redis.client.server import Access, Connect, Endpoint
+from operators.redis.migration import big_keys, functions, key_by_key, server_side
+from operators.redis.migration.latency_probe import LatencyProbe
+from operators.redis.migration.participants import End, Ends
+from operators.redis.migration.redis import RedisImport
+from operators.redis.migration.server_side import MigrationPath
+from operators.redis.migration.throttle import KEYS, Throttle
+from operators.redis.migration.valkey import ValkeyMigrateSlots
+from operators.redis.slots.slot_planner import Move
+
+BUDGET = 5.0
+"""Seconds until nothing more is begun, so that the operator looks again."""
+
+_NODE_TIMEOUT = 5.0
+"""Seconds, where a server does not tell its own."""
+
+
+async def move(
+    connect: Connect,
+    access: Access,
+    endpoints: Mapping[str, Endpoint],
+    moves: Sequence[Move],
+    *,
+    keys: int = KEYS,
+    budget: float = BUDGET,
+) -> None:
+    """Move slots until all have arrived or time is up. Sources work at once, each for its targets in turn.
+
+    Slots that a source does not own, by its own word, are left alone: they have arrived, or the moves are out of date.
+
+    Args:
+        endpoints: where nodes are asked, by their ids: the ends of moves, and the other masters.
+        keys: at most, of a slot in one command.
+        budget: seconds.
+
+    Raises:
+        SlotStuck: some slots cannot be moved on; the others have been, as far as time allowed.
+        RedisError: an end cannot be asked, or is no master any more.
+    """
+    until = asyncio.get_running_loop().time() + budget
+    async with AsyncExitStack() as stack:
+        ids = [node_id for each in moves for node_id in (each.source, each.target)]
+        ends = await stack.enter_async_context(Ends.opened(connect, access, endpoints, ids))
+        ways = [
+            MigrationPath(ends.of[each.source], ends.of[each.target], each.slots)
+            for each in moves
+            if each.source in ends.of and each.target in ends.of
+        ]
+        masters = dict(ends.of)
+        by_keys: list[MigrationPath] = []
+        by_jobs: list[MigrationPath] = []
+        for way in ways:
+            (by_keys if _kind(way) == "keys" else by_jobs).append(way)
+        if any(way.source.said.memory > big_keys.BIG for way in by_keys):
+            beside = [
+                node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
+            ]
+            masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
+        work = [
+            *(_by_keys(some, masters, until, keys) for some in _by_source(by_keys)),
+            _by_jobs(by_jobs, until),
+        ]
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+    failures = [*filter(None, outcomes), *ends.missing.values()]
+    if failures:
+        raise min(failures, key=_weight)
+
+
+async def _by_keys(ways: Sequence[MigrationPath], masters: Mapping[str, End], until: float, keys: int) -> None:
+    """What one source gives away, key by key."""
+    source = ways[0].source
+    patience = await _node_timeout(source) / 2
+    throttle = Throttle(keys)
+    failures: list[RedisError] = []
+    async with LatencyProbe.of(source.pulse) as pulse:
+        for way in ways:
+            others = [end for node_id, end in masters.items() if node_id not in (source.id, way.target.id)]
+            try:
+                await functions.give(source, way.target)
+                path = key_by_key.KeyByKeyPath(source, way.target, others, throttle, pulse, until, patience)
+                await path.move(way.slots)
+            except RedisError as error:
+                failures.append(error)
+    if failures:
+        raise min(failures, key=_weight)
+
+
+async def _by_jobs(ways: Sequence[MigrationPath], until: float) -> None:
+    """What servers move by themselves: disjoint pairs at once, and nobody in two.
+
+    A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
+    clients the later for it.
+    """
+    for pairs in _rounds(ways):
+        found = await asyncio.gather(*(_by_job(way, ways, until) for way in pairs), return_exceptions=True)
+        if failures := [*filter(None, found)]:
+            raise min(failures, key=_weight)
+        if asyncio.get_running_loop().time() >= until:
+            return  # what still runs goes on
+
+
+async def _by_job(way: MigrationPath, ways: Sequence[MigrationPath], until: float) -> None:
+    await functions.give(way.source, way.target)
+    mover = ValkeyMigrateSlots(way.source) if _kind(way) == "export" else RedisImport(way.target)
+    await server_side.move(mover, way, ways, until)
+
+
+def _rounds(ways: Sequence[MigrationPath]) -> Iterator[list[MigrationPath]]:
+    """The ways in as many turns as it takes, in each of which no end has two."""
+    while ways:
+        busy: set[str] = set()
+        now: list[MigrationPath] = []
+        later: list[MigrationPath] = []
+        for way in ways:
+            ends = {way.source.id, way.target.id}
+            if busy & ends:
+                later.append(way)
+            else:
+                now.append(way)
+                busy |= ends
+        yield now
+        ways = later
+
+
+async def _node_timeout(end: End) -> float:
+    """Seconds after which others take a node for dead."""
+    try:
+        found = await end.server.ask("CONFIG", "GET", big_keys.PATIENT)
+    except Refused:
+        return _NODE_TIMEOUT
+    return int(found[1]) / 1000 if found else _NODE_TIMEOUT
+
+
+def _kind(way: MigrationPath) -> str:
+    """How slots go this way: as servers do it by themselves, if both can and none of these was begun otherwise."""
+    begun = {*way.source.said.me.migrating, *way.source.said.me.importing}
+    begun |= {*way.target.said.me.migrating, *way.target.said.me.importing}
+    kinds = {way.source.features.migration, way.target.features.migration}
+    return "keys" if begun or len(kinds) > 1 else kinds.pop()
+
+
+def _by_source(ways: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
+    """The ways of a source together."""
+    found: dict[str, list[MigrationPath]] = {}
+    for way in ways:
+        found.setdefault(way.source.id, []).append(way)
+    return found.values()
+
+
+def _masters(ends: Iterable[End]) -> list[str]:
+    """Ids of all masters that an end knows of, and that have not failed."""
+    return sorted({node.id for end in ends for node in end.said.nodes if node.is_master and not node.failing})
+
+
+def _weight(failure: BaseException) -> int:
+    """What is told of several failures: a defect first, then what does not mend itself."""
+    if not isinstance(failure, RedisError):
+        return 0
+    return 1 if isinstance(failure, SlotStuck) else 2

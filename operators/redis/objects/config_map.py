@@ -1,0 +1,19 @@
+"""The ConfigMap that holds redis.conf. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.objects.names import COMPONENT, config_name
+from shared.kubernetes.kinds import CONFIG_MAP, Obj
+from shared.kubernetes.ownership import Owner
+
+
+def config_map(resource: RedisCluster, own: Owner, content: Mapping[str, str]) -> Obj:
+    """What nodes read at their start.
+
+    Args:
+        content: redis.conf, as config.py renders it, by its key.
+    """
+    return own.object(CONFIG_MAP, config_name(resource), component=COMPONENT, data=dict(content))

@@ -1,0 +1,34 @@
+"""The Services: one name for each node, and one address for clients. Pure."""
+
+from __future__ import annotations
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.server import BUS_PORT, PORT
+from operators.redis.objects.names import (
+    BUS,
+    CLIENT,
+    CLIENTS,
+    COMPONENT,
+    METRICS,
+    METRICS_PORT,
+    SERVES,
+    client_service_name,
+)
+from shared.kubernetes.kinds import SERVICE, Obj
+from shared.kubernetes.objects import headless, service_port
+from shared.kubernetes.ownership import Owner
+
+
+def headless_service(resource: RedisCluster, own: Owner) -> Obj:
+    """A name for each node's pod from its first second."""
+    ports = [service_port(CLIENT, PORT), service_port(BUS, BUS_PORT)]
+    if resource.spec.exporter_image:
+        ports.append(service_port(METRICS, METRICS_PORT))
+    return own.object(SERVICE, resource.name, component=COMPONENT, spec=headless(own.selector(COMPONENT), ports))
+
+
+def client_service(resource: RedisCluster, own: Owner) -> Obj:
+    """One address where clients learn of all nodes, behind which are those that take them."""
+    selector = own.selector(COMPONENT) | {SERVES: CLIENTS}
+    spec: Obj = {"selector": selector, "ports": [service_port(CLIENT, PORT)]}
+    return own.object(SERVICE, client_service_name(resource), component=COMPONENT, spec=spec)

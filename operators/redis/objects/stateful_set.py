@@ -1,0 +1,51 @@
+"""The StatefulSet of the nodes' pods and volumes. Pure."""
+
+from __future__ import annotations
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.objects.names import CLUSTER_UID, COMPONENT, DATA
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.objects import claim_template
+from shared.kubernetes.ownership import Owner
+
+
+def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, existing: Obj | None = None) -> Obj:
+    """The nodes' pods and volumes. It starts pods together, and ends none but those above `replicas`.
+
+    Args:
+        pod: as template.py makes it.
+        replicas: places, from 0 on.
+        existing: the StatefulSet as it is: its template for volumes cannot be changed, and stays
+            (`provision.grow_volumes` makes another); None where there is none.
+    """
+    spec: Obj = {
+        "serviceName": resource.name,
+        "replicas": replicas,
+        "selector": {"matchLabels": own.selector(COMPONENT)},
+        "revisionHistoryLimit": 2,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "template": pod,
+    }
+    storage = resource.spec.storage
+    if storage is not None:
+        keep = storage.retain or own.lasting
+        spec["persistentVolumeClaimRetentionPolicy"] = {
+            "whenDeleted": "Retain" if keep else "Delete",
+            "whenScaled": "Retain",
+        }
+        size, uid = (None, None) if existing is None else template_claim(existing)
+        labels = own.labels(COMPONENT) | {CLUSTER_UID: uid or resource.uid}
+        claim = claim_template(DATA, labels, size or storage.size, storage.storage_class_name)
+        spec["volumeClaimTemplates"] = [claim]
+    made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+    made["metadata"]["labels"][CLUSTER_UID] = resource.uid
+    return made
+
+
+def template_claim(stateful_set: Obj) -> tuple[int | str | None, str | None]:
+    """What new volumes of a StatefulSet ask for, and the UID that they bear; None where it makes none."""
+    for claim in stateful_set["spec"].get("volumeClaimTemplates") or ():
+        size: int | str = claim["spec"]["resources"]["requests"]["storage"]
+        return size, (claim["metadata"].get("labels") or {}).get(CLUSTER_UID)
+    return None, None

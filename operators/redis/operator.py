@@ -1,0 +1,66 @@
+"""The registry entry of the redis operator, and its controllers put together."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from operators.redis.api import admission, resource
+from operators.redis.client import connection
+from operators.redis.client.commands import execute
+from operators.redis.client.server import Connect
+from operators.redis.observe import Observed
+from operators.redis.observer import observer
+from operators.redis.plan import Planner
+from operators.redis.resource_metrics import states
+from operators.redis.settings import Settings
+from shared.cli.options import seconds
+from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
+from shared.runtime.controller import Controller
+from shared.runtime.operator import Operator, ServedKind
+from shared.runtime.options import Flag, Options
+
+PASSWORD_OVERLAP = Flag("--password-overlap", "600", "seconds for which a former password is good still", seconds)
+
+
+def settings_of(options: Options) -> Settings:
+    """What options give to plans."""
+    return Settings(
+        options.operator_name,
+        options.image_repository,
+        create_timeout=options.create_timeout,
+        upgrade_timeout=options.upgrade_timeout,
+        certificate_lifetime=options.certificate_lifetime,
+        password_overlap=options.option(PASSWORD_OVERLAP),
+    )
+
+
+def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
+    """The rooms of a RedisCluster, put together.
+
+    Args:
+        connect: to a node's server.
+    """
+    return Controller(
+        operator=options.operator_name,
+        kind=resource.API.kind,
+        owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
+        parse=resource.RedisCluster.parse,
+        observe=observer(connect),
+        plan=Planner(settings_of(options)).plan,
+        call=partial(execute, connect),
+        states=states,
+        certificate_ends=lambda seen: seen.secrets.expires.values(),
+    )
+
+
+OPERATOR = Operator(
+    name="redis",
+    summary="a Redis cluster of three masters and three replicas",
+    image_repository="redis",
+    kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
+    flags=(PASSWORD_OVERLAP,),
+    values="operators.redis.manifests.values:RedisOperatorValues",
+    dashboard="operators.redis.manifests.dashboard:PAGE",
+    alerts="operators.redis.manifests.alerts:RULES",
+    images="operators.redis.manifests.images:images",
+)
