@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from e2e.cluster.network import free_ports
+from e2e.cluster.machine.network import free_ports
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.paths import REPOSITORY
