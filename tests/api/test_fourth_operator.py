@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from e2e.cluster.machine.network import free_ports
 
 from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Obj
