@@ -9,7 +9,7 @@ from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.objects import pod as template
 from operators.memcached.objects import resources
 from operators.memcached.observe import Observed
-from operators.memcached.security.certificates import PATIENCE, RefreshCertificates
+from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates
 from shared.api.image import Image
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner, selector_text
@@ -195,7 +195,7 @@ def renew_certificates(resource: Memcached, seen: Observed, _now: datetime) -> S
     if not stale:
         return PASS
     answers = [(pod, seen.served[pod.name]) for pod in stale]
-    told = [pod for pod, answer in answers if not answer.error and answer.age >= PATIENCE]
+    told = [pod for pod, answer in answers if not answer.error and answer.age >= REFRESH_INTERVAL_SECONDS]
     silent = [f"{pod.name} cannot be asked: {answer.error}." for pod, answer in answers if answer.error]
     message = f"{len(seen.crew.ready) - len(stale)} of {len(seen.crew.ready)} servers show the Secret's certificate"
     message = f"{message}. {silent[0]}" if silent else f"{message}; the kubelet brings it within two minutes."
@@ -203,7 +203,9 @@ def renew_certificates(resource: Memcached, seen: Observed, _now: datetime) -> S
         tuple((pod.name, pod.address) for pod in told), resource.spec.container_port, seen.secrets
     )
     actions = (call,) if told else ()
-    return Step(actions, Progress.PROGRESSING, REFRESHING, message, warning=bool(silent), requeue=PATIENCE)
+    return Step(
+        actions, Progress.PROGRESSING, REFRESHING, message, warning=bool(silent), requeue=REFRESH_INTERVAL_SECONDS
+    )
 
 
 def _settled(resource: Memcached, seen: Observed) -> bool:

@@ -33,7 +33,7 @@ from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
-from shared.kubernetes.secrets import AGAIN, content_of, encoded
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.secret_checks import SecretProblem
 from shared.pki.stores import fingerprint
@@ -102,7 +102,7 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     if seen.config_map is None:
         return provisioning.lacking(problem)
     message = f"{problem.message} Nodes keep what it last was."
-    return Step.progressing(problem.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | None:
@@ -267,7 +267,7 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
-    return Step.progressing(step.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 # Room.
