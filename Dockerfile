@@ -19,8 +19,8 @@ COPY operators/__init__.py /opt/app/operators/
 COPY operators/${OPERATOR} /opt/app/operators/${OPERATOR}
 # The Kubernetes client's generated API classes (55 MB) go: the operators send plain dicts through its ApiClient. So does
 # what botocore, where it is installed, knows of Amazon's services but S3. The rest is compiled now, for the root file
-# system is read-only, but for the client's models, of which it loads three.
-RUN rm -rf /opt/app/shared/testing /opt/venv/lib/python3*/site-packages/kubernetes/client/api \
+# system is read-only, but for the client's models, of which it loads three. Nor does an operator run its manifests/.
+RUN rm -rf /opt/app/shared/testing /opt/app/operators/*/manifests /opt/venv/lib/python3*/site-packages/kubernetes/client/api \
     /opt/venv/lib/python3*/site-packages/kubernetes/aio/client/api \
  && find /opt/venv/lib/python3*/site-packages -path '*/botocore/data/*' -prune -type d ! -name s3 -exec rm -rf {} + \
  && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/kubernetes/(aio/)?client/models/' \

@@ -22,7 +22,7 @@ export KUBECONFIG ?= $(wildcard $(CURDIR)/.cluster/kubeconfig)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-long bench dashboards lint \
-        format manifests charts lock install uninstall run docker-build docker-push deploy undeploy .venv
+        format new-operator new-kind manifests charts lock install uninstall run docker-build docker-push deploy undeploy .venv
 
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
@@ -143,8 +143,22 @@ UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet --universal --pytho
 lock: .venv ## Resolve the dependencies anew: locks/dev.txt, and one lock an operator for its image
 	$(UV_COMPILE) --all-extras --group dev --output-file locks/dev.txt
 	for operator in $(OPERATORS); do \
-	    $(UV_COMPILE) --extra $$operator --constraint locks/dev.txt --output-file locks/$$operator.txt; \
+	    extra=$$(sed -n "s/^$$operator = \[.*/--extra=$$operator/p" pyproject.toml); \
+	    $(UV_COMPILE) $$extra --constraint locks/dev.txt --output-file locks/$$operator.txt; \
 	done
+
+##@ A new operator
+
+NAME ?=#                                           the name of the operator that new-operator makes, such as greeter
+KIND ?=#                                           the kind that new-operator and new-kind make, such as Greeter
+
+new-operator: .venv ## A new operator that works, to fill in: code, chart, sample and tests (NAME, KIND)
+	@$(PYTHON) -m tools.scaffold operator "$(NAME)" $(KIND)
+	@$(MAKE) --no-print-directory --old-file=.venv/stamp manifests
+
+new-kind: .venv ## A further kind of an operator, to fill in (OPERATOR, KIND)
+	@$(PYTHON) -m tools.scaffold kind "$(OPERATOR)" "$(KIND)"
+	@$(MAKE) --no-print-directory --old-file=.venv/stamp manifests
 
 ##@ One operator (OPERATOR, IMG), as known from kubebuilder
 

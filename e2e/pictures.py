@@ -22,6 +22,7 @@ from dashboards.render.prometheus import Prometheus as Api
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
+from e2e.cluster.release import operators
 from e2e.scenarios.support.commands import RELEASE, SYSTEM, Helm, Kubectl, Refused
 from e2e.scenarios.support.prometheus import Prometheus, job_of
 from e2e.scenarios.support.release import Release
@@ -85,7 +86,7 @@ def jobs(stack: ExitStack, system: Kubectl, scratch: Path) -> Iterator[dict[str,
         scratch: a directory for the token and for whom to trust.
     """
     release = Release.found(Helm(system.environment), system, scratch / "values.json")
-    enabled = [f"--set={name}.metrics.serviceMonitor.enabled=true" for name in ("etcd", "memcached", "redis")]
+    enabled = [f"--set={name}.metrics.serviceMonitor.enabled=true" for name in operators()]
     monitors = release.rendered("ServiceMonitor", *enabled)
     own = [monitor for monitor in monitors if "bearerTokenFile" in monitor["spec"]["endpoints"][0]]
     token = scratch / "token"

@@ -2,93 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+import operators
 from charts.values.base import Values
-from charts.values.operator import Global, Image, ImageRepository, Metrics, Operator, Rbac
-from charts.values.rules import EtcdRule, MemcachedRule, RedisRule
-
-_RULE = "Alerts and recording rules for the Prometheus operator; docs/runbook/alerts.md tells of each."
-_METRICS = "Prometheus metrics of the operator."
-
-
-class MemcachedMetrics(Metrics):
-    """Metrics, and what watches them."""
-
-    prometheus_rule: MemcachedRule = Field(MemcachedRule(), description=_RULE)
-
-
-class MemcachedOperator(Operator):
-    """The values of charts/memcached-operator."""
-
-    image: Image = Field(Image(repository="platform/memcached-operator"), description="The operator's image.")
-    metrics: MemcachedMetrics = Field(MemcachedMetrics(), description=_METRICS)
-    operand_image_repository: ImageRepository = Field(
-        "memcached", description="Where memcached's images come from if a resource names a version only."
-    )
-
-
-_CERT_MANAGER = Field(
-    True, description="The operator may ask cert-manager for certificates, for clusters with tls.mode certManager."
-)
-
-
-class EtcdRbac(Rbac):
-    """Rights, with those that can be left out where no cluster needs them."""
-
-    self_signed: bool = Field(
-        True,
-        description="The operator may create and change Secrets, for clusters with tls.mode self. False: it can only "
-        "read those that resources name.",
-    )
-    cert_manager: bool = _CERT_MANAGER
-
-
-class EtcdMetrics(Metrics):
-    """Metrics, and what watches them."""
-
-    prometheus_rule: EtcdRule = Field(EtcdRule(), description=_RULE)
-
-
-class EtcdOperator(Operator):
-    """The values of charts/etcd-operator."""
-
-    image: Image = Field(Image(repository="platform/etcd-operator"), description="The operator's image.")
-    metrics: EtcdMetrics = Field(EtcdMetrics(), description=_METRICS)
-    operand_image_repository: ImageRepository = Field(
-        "etcd",
-        description="Where etcd's images come from if a resource names a version only: where your registry keeps them, "
-        "tagged as etcd's own are, such as v3.6.16.",
-    )
-    agent_image: str = Field(
-        "", description="Image of the pods that take and restore snapshots; empty: the operator's own image."
-    )
-    rbac: EtcdRbac = Field(EtcdRbac(), description="Rights.")
-
-
-class RedisRbac(Rbac):
-    """Rights, with one that can be left out where no cluster needs it."""
-
-    cert_manager: bool = _CERT_MANAGER
-
-
-class RedisMetrics(Metrics):
-    """Metrics, and what watches them."""
-
-    prometheus_rule: RedisRule = Field(RedisRule(), description=_RULE)
-
-
-class RedisOperator(Operator):
-    """The values of charts/redis-operator."""
-
-    image: Image = Field(Image(repository="platform/redis-operator"), description="The operator's image.")
-    metrics: RedisMetrics = Field(RedisMetrics(), description=_METRICS)
-    operand_image_repository: ImageRepository = Field(
-        "redis",
-        description="Where Redis' images come from if a resource names a version only: where your registry keeps them, "
-        "tagged as Redis' own are, such as 8.0.2.",
-    )
-    rbac: RedisRbac = Field(RedisRbac(), description="Rights.")
+from charts.values.operator import Global, OperatorValues, Seconds
+from shared.cli.options import seconds
+from shared.runtime.operator import Operator, load
+from shared.runtime.options import Flag
 
 
 class Part(BaseModel):
@@ -99,21 +22,42 @@ class Part(BaseModel):
     enabled: bool = Field(True, description="Install the operator. Off later, it goes; its CRDs and resources stay.")
 
 
-class Platform(Values):
+class PlatformBase(Values):
     """The values of charts/platform."""
 
     global_: Global = Field(
         Global(), alias="global", exclude=True, description="Values for every part of an umbrella chart; none is read."
     )
-    etcd: Part = Field(Part(), description="The etcd operator; it takes all values of ../etcd-operator.")
-    memcached: Part = Field(Part(), description="The memcached operator; it takes all values of ../memcached-operator.")
-    redis: Part = Field(Part(), description="The redis operator; it takes all values of ../redis-operator.")
 
+
+def _part(name: str) -> Any:
+    return Part, Field(Part(), description=f"The {name} operator; it takes all values of ../{name}-operator.")
+
+
+def with_flags(operator: Operator) -> type[OperatorValues]:
+    """The model of an operator's values, with one for each of its own flags."""
+    model: type[OperatorValues] = load(operator.values)
+    values: dict[str, Any] = {flag.key: _value(flag) for flag in operator.flags}
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **values) if values else model
+
+
+def _value(flag: Flag[Any]) -> Any:
+    description = f"{flag.help[0].upper()}{flag.help[1:]}."
+    if flag.parse is seconds:
+        return Seconds, Field(int(flag.default), description=description)
+    return str, Field(flag.default, description=description)
+
+
+OPERATORS = {operator.process_name: operator for operator in operators.installed() if operator.values}
+"""The operators that have a chart, by its directory."""
 
 CHARTS: dict[str, type[Values]] = {
-    "etcd-operator": EtcdOperator,
-    "memcached-operator": MemcachedOperator,
-    "platform": Platform,
-    "redis-operator": RedisOperator,
+    **{chart: with_flags(operator) for chart, operator in OPERATORS.items()},
+    "platform": create_model(
+        "Platform",
+        __base__=PlatformBase,
+        __doc__=PlatformBase.__doc__,
+        **{operator.name: _part(operator.name) for operator in OPERATORS.values()},
+    ),
 }
 """The values of each chart that takes any, by the chart's directory."""

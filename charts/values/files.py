@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from shared.runtime.options import Flag
 
 HEADER = "# Generated from charts/values by `make manifests`. Do not edit: set what you need with --values or --set.\n"
 WIDTH = 120
@@ -76,6 +79,12 @@ def schema_json(model: type[BaseModel]) -> str:
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **_closed(schema)}, indent=2) + "\n"
 
 
+def flags_yaml(flags: Iterable[Flag[Any]]) -> str:
+    """The values that set an operator's own flags, by flag: the library chart passes them."""
+    header = "# Generated from operator.py by `make manifests`: the value that sets each of the operator's own flags.\n"
+    return header + yaml.safe_dump({flag.name: to_camel(flag.key) for flag in flags})
+
+
 def table(model: BaseModel) -> str:
     """The values as a table in Markdown."""
     rows = [
@@ -86,16 +95,20 @@ def table(model: BaseModel) -> str:
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
 
 
-def with_table(readme: str, made: str) -> str:
+def with_table(readme: str, made: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
     """A README with its table made anew.
 
+    Args:
+        marks: the lines that stand around the table.
+
     Raises:
-        ValueError: the marks that stand around the table are missing.
+        ValueError: they are missing.
     """
-    found = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+    begin, end = marks
+    found = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
     if not found.search(readme):
-        raise ValueError(f"there is no place for the values; mend: write these two lines into it\n{BEGIN}\n{END}")
-    return found.sub(lambda _: f"{BEGIN}\n\n{made}\n\n{END}", readme)
+        raise ValueError(f"there is no place for the values; mend: write these two lines into it\n{begin}\n{end}")
+    return found.sub(lambda _: f"{begin}\n\n{made}\n\n{end}", readme)
 
 
 def _inline(value: object) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from charts.values.base import Values
 from charts.values.kubernetes import Affinity, Labels, LabelSelector, LocalName, Strings, Text, Variable
-from charts.values.rules import PrometheusRule
+from charts.values.rules import PrometheusRule, Thresholds
 from shared.api.podspec import ResourceRequirements, Toleration, TopologySpread
 
 Port = Annotated[int, Field(ge=1024, le=65535, json_schema_extra={"not": {"const": 8081}})]
@@ -31,7 +31,7 @@ class Library(Values):
     global_: Global = Field(Global(), alias="global", description="Values for every part of an umbrella chart.")
 
 
-class Image(Values):
+class ImageValues(Values):
     """The operator's image."""
 
     repository: ImageRepository = Field(description="Where it is pulled from.")
@@ -46,7 +46,7 @@ class Image(Values):
     )
 
 
-class LeaderElection(Values):
+class LeaderElectionValues(Values):
     """Times of the Lease by which one replica leads."""
 
     lease_duration: Seconds = Field(15, description="Seconds without a renewal after which another replica takes over.")
@@ -71,7 +71,7 @@ class Crds(Values):
     )
 
 
-class Rbac(Values):
+class RbacValues(Values):
     """Rights."""
 
     create: bool = Field(True, description="Make the roles and bindings; without them, you give what they would.")
@@ -88,7 +88,7 @@ class ServiceAccount(Values):
     annotations: Strings = Field({}, description="Annotations of the account.")
 
 
-class Webhook(Values):
+class WebhookValues(Values):
     """Admission: what is wrong is refused at `kubectl apply`, where the CRD's schema cannot say it."""
 
     enabled: bool = Field(
@@ -114,7 +114,7 @@ class IssuerRef(Values):
     group: Text = Field("cert-manager.io", description="Its API group.")
 
 
-class Certificates(Values):
+class CertificatesValues(Values):
     """Where the certificate of webhook and metrics comes from; it is renewed and reloaded without a restart."""
 
     source: Literal["self", "secret", "certManager"] = Field(
@@ -149,7 +149,7 @@ class ServiceMonitor(Values):
     operands: OperandMonitor = Field(OperandMonitor(), description="The same for what the operator runs.")
 
 
-class Dashboards(Values):
+class DashboardsValues(Values):
     """Dashboards for Grafana."""
 
     enabled: bool = Field(
@@ -161,7 +161,7 @@ class Dashboards(Values):
     )
 
 
-class Metrics(Values):
+class MetricsValues(Values):
     """Prometheus metrics of the operator."""
 
     enabled: bool = Field(True, description="Serve /metrics, and make a Service for it.")
@@ -171,7 +171,7 @@ class Metrics(Values):
         description="HTTPS, for accounts that may get /metrics (see the role -metrics-reader); false: HTTP, for all.",
     )
     service_monitor: ServiceMonitor = Field(ServiceMonitor(), description="Scraping by the Prometheus operator.")
-    dashboards: Dashboards = Field(Dashboards(), description="Dashboards, for a Grafana that finds them.")
+    dashboards: DashboardsValues = Field(DashboardsValues(), description="Dashboards, for a Grafana that finds them.")
     prometheus_rule: PrometheusRule = Field(
         PrometheusRule(), description="Alerts and recording rules for the Prometheus operator."
     )
@@ -196,7 +196,7 @@ class PodDisruptionBudget(Values):
     enabled: bool = Field(True, description="Draining nodes takes one replica at a time; where there are several.")
 
 
-class Operator(Values):
+class OperatorValues(Values):
     """The values of an operator's chart."""
 
     enabled: bool = Field(True, exclude=True, description="The umbrella chart's condition; of no effect here.")
@@ -213,12 +213,12 @@ class Operator(Values):
     fullname_override: Annotated[str, Field(max_length=52)] = Field(
         "", description="Instead of release and name, in the names of its own objects."
     )
-    image: Image = Field(description="The operator's image.")
+    image: ImageValues = Field(description="The operator's image.")
     image_pull_secrets: list[LocalName] = Field([], description="Secrets to pull images with, such as [{name: mine}].")
     replicas: Annotated[int, Field(ge=1, le=10)] = Field(
         2, description="One replica leads; the others answer webhooks, and take over within seconds."
     )
-    leader_election: LeaderElection = Field(LeaderElection(), description="Times of the leader's Lease.")
+    leader_election: LeaderElectionValues = Field(LeaderElectionValues(), description="Times of the leader's Lease.")
     watch_namespaces: Annotated[list[Namespace], Field(json_schema_extra={"uniqueItems": True})] = Field(
         [], description="Namespaces to serve; empty: all. Where some are listed, the operator's rights end at them."
     )
@@ -243,13 +243,16 @@ class Operator(Values):
         "", description="Image of what the operator puts beside or before its databases; empty: the operator's own."
     )
     crds: Crds = Field(Crds(), description="The CRDs. They, and so your resources, always outlive the release.")
-    rbac: Rbac = Field(Rbac(), description="Rights.")
+    rbac: RbacValues = Field(RbacValues(), description="Rights.")
     service_account: ServiceAccount = Field(ServiceAccount(), description="The operator's account.")
-    webhook: Webhook = Field(Webhook(), description="Admission: what is wrong is refused at `kubectl apply`.")
-    certificates: Certificates = Field(
-        Certificates(), description="The certificate of webhook and metrics; renewed and reloaded without a restart."
+    webhook: WebhookValues = Field(
+        WebhookValues(), description="Admission: what is wrong is refused at `kubectl apply`."
     )
-    metrics: Metrics = Field(Metrics(), description="Prometheus metrics of the operator.")
+    certificates: CertificatesValues = Field(
+        CertificatesValues(),
+        description="The certificate of webhook and metrics; renewed and reloaded without a restart.",
+    )
+    metrics: MetricsValues = Field(MetricsValues(), description="Prometheus metrics of the operator.")
     network_policy: NetworkPolicy = Field(NetworkPolicy(), description="For networks that enforce NetworkPolicies.")
     pod_disruption_budget: PodDisruptionBudget = Field(PodDisruptionBudget(), description="Draining nodes.")
     resources: ResourceRequirements = Field(
@@ -269,4 +272,50 @@ class Operator(Values):
     pod_labels: Labels = Field({}, description="Further labels of the pods; the chart's own win.")
     extra_env: list[Variable] = Field(
         [], description="Further variables for the container, as in a pod; what the chart sets by flags wins."
+    )
+
+
+CERT_MANAGER = Field(
+    True, description="The operator may ask cert-manager for certificates, for clusters with tls.mode certManager."
+)
+
+
+def operator_values(
+    name: str, operand_images: str, *, thresholds: type[Thresholds] = Thresholds, **fields: Any
+) -> type[OperatorValues]:
+    """The model of the values of charts/<name>-operator.
+
+    Args:
+        name: the operator's.
+        operand_images: the description of operandImageRepository.
+        thresholds: those of its alerts.
+        fields: others that are its own, or that stand for a common one, as `create_model` takes them.
+    """
+    prefix = name.capitalize()
+    rule = create_model(
+        f"{prefix}Rule",
+        __base__=PrometheusRule,
+        __doc__=PrometheusRule.__doc__,
+        thresholds=(thresholds, Field(thresholds(), description="From when on alerts fire.")),
+    )
+    described = "Alerts and recording rules for the Prometheus operator; docs/runbook/alerts.md tells of each."
+    metrics = create_model(
+        f"{prefix}Metrics",
+        __base__=MetricsValues,
+        __doc__=MetricsValues.__doc__,
+        prometheus_rule=(rule, Field(rule(), description=described)),
+    )
+    common: dict[str, Any] = {
+        "image": (
+            ImageValues,
+            Field(ImageValues(repository=f"platform/{name}-operator"), description="The operator's image."),
+        ),
+        "metrics": (metrics, Field(metrics(), description="Prometheus metrics of the operator.")),
+        "operand_image_repository": (ImageRepository, Field(name, description=operand_images)),
+    }
+    return create_model(
+        f"{prefix}Operator",
+        __base__=OperatorValues,
+        __doc__=f"The values of charts/{name}-operator.",
+        **common | fields,
     )

@@ -11,31 +11,23 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
+import operators
 from e2e.cluster import binaries
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import debian
 from e2e.cluster.machine.commands import run, succeeds
 from e2e.cluster.node import PAUSE_IMAGE
 from e2e.cluster.paths import CACHE, REPOSITORY
-from e2e.databases import redis_programs
+from shared.runtime.operator import load
 
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"
-MEMCACHED_VERSIONS = {"trixie": "1.6.38", "bookworm": "1.6.18"}
-ETCD_TAGS = {version: f"etcd:v{version}" for version in binaries.ETCD} | {
-    "3.4.13": "cnych/etcd:v3.4.13"  # the seed's name for it
-}
-REDIS_TAGS = {
-    (engine, version): f"{'valkey/valkey' if engine == 'valkey' else engine}:{version}"
-    for engine, version in redis_programs.VERSIONS
-}
-"""The official images' names; to a cluster, ``library/redis`` is ``redis``."""
-
 KEPT = 3  # archives kept of one image: switching between branches builds nothing anew
 
+_NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
+"""Directories of the sources that .dockerignore leaves out."""
 _CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _LEFT_OUT = ("dev/*", "proc/*", "sys/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*",
              "var/cache/apt/*", "var/cache/debconf/*-old", "var/lib/apt/lists/*", "var/log/*")  # fmt: skip
@@ -82,61 +74,7 @@ def cluster_images() -> list[Image]:
 
 def operand_images() -> list[Image]:
     """The databases, in every version the tests need."""
-    return [*memcached_images(), *etcd_images(), *redis_images()]
-
-
-def memcached_images() -> list[Image]:
-    """Servers of memcached by the versions of Debian's packages."""
-    directory = IMAGES / "memcached"
-    return [
-        Image(
-            tag=f"memcached:{version}",
-            containerfile=directory / "Containerfile",
-            context=directory,
-            sources=(),
-            arguments={"SUITE": suite, "VERSION": version},
-            suite=suite,
-        )
-        for suite, version in MEMCACHED_VERSIONS.items()
-    ]
-
-
-def etcd_images() -> list[Image]:
-    """Servers of etcd as in its own images: the programs and nothing else."""
-    return [
-        Image(
-            tag=ETCD_TAGS[version],
-            containerfile=IMAGES / "etcd" / "Containerfile",
-            context=binaries.place(program),
-            sources=(binaries.GO / program.module,),
-            first=partial(binaries.build, program),
-        )
-        for version, program in binaries.ETCD.items()
-    ]
-
-
-def redis_images() -> list[Image]:
-    """Servers of Redis and Valkey, as in their own images; and the exporter that may stand beside them."""
-    exporter_suite, exporter, exporter_version = redis_programs.EXPORTER
-    return [
-        *(
-            Image(
-                tag=REDIS_TAGS[engine, version],
-                containerfile=IMAGES / engine / "Containerfile",
-                context=redis_programs.root(engine, version),
-                sources=(),
-                first=partial(redis_programs.unpacked, engine, version),
-            )
-            for engine, version in redis_programs.VERSIONS
-        ),
-        Image(
-            tag=f"oliver006/redis_exporter:v{exporter_version}",
-            containerfile=IMAGES / "redis-exporter" / "Containerfile",
-            context=debian.place_of(exporter_suite, exporter),
-            sources=(),
-            first=partial(debian.unpacked, exporter_suite, exporter),
-        ),
-    ]
+    return [image for operator in operators.installed() if operator.images for image in load(operator.images)()]
 
 
 def operator_image(operator: str, tag: str | None = None) -> Image:
@@ -196,7 +134,7 @@ def digest(sources: Iterable[Path], *, salt: str = "") -> str:
     for source in sources:
         files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
         for path in files:
-            if "__pycache__" not in path.parts and path.parent != REPOSITORY / "shared" / "testing":
+            if not _NOT_IN_IMAGES.intersection(path.relative_to(source.parent).parts):
                 found.update(f"{path.relative_to(source.parent)}\0".encode() + path.read_bytes())
     return found.hexdigest()[:12]
 

@@ -13,6 +13,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.images import digest
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import REPOSITORY
+from operators import installed
 
 RELEASE = "platform"
 NAMESPACE = "platform-system"
@@ -41,8 +42,8 @@ class Helm:
 
 
 def operators() -> list[str]:
-    """The operators of this project, by their packages' names."""
-    return sorted(path.parent.name for path in (REPOSITORY / "operators").glob("*/__main__.py"))
+    """The operators of this project, by name."""
+    return [operator.name for operator in installed()]
 
 
 def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:

@@ -16,7 +16,7 @@ from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
-LAG = 5000
+MAX_LAG_ENTRIES = 5000
 """Entries of Raft's log that a healthy member may be behind: from there on etcd itself refuses requests as too many.
 
 Source: maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go.
@@ -212,7 +212,7 @@ class Observed:
             return False
         if member is None or said is None or said.member_id != member.id or said.cluster_id != self.cluster_id:
             return False
-        return said.leader != 0 and self._newest_index - said.raft_applied <= LAG
+        return said.leader != 0 and self._newest_index - said.raft_applied <= MAX_LAG_ENTRIES
 
     @cached_property
     def _newest_index(self) -> int:

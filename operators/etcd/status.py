@@ -25,7 +25,7 @@ from operators.etcd.steps.restore import restore_status
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 
-NOISE = 0.1
+MIN_CHANGE_SHARE = 0.1
 """Part of a size by which it must differ from what was told before it is told anew."""
 
 
@@ -99,7 +99,7 @@ def _member(seen: Observed, place: Instance, before: Obj) -> Obj:
 
 
 def _told(size: int | None, before: int | None) -> int | None:
-    if size is None or (before is not None and abs(size - before) <= NOISE * before):
+    if size is None or (before is not None and abs(size - before) <= MIN_CHANGE_SHARE * before):
         return before
     return size
 

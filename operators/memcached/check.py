@@ -13,7 +13,7 @@ from shared.cli import check
 from shared.cli.check import Check, Failed
 from shared.kubernetes.kinds import Obj
 
-ANSWER = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds that a server may take to answer."""
 
 
@@ -43,7 +43,7 @@ async def set_and_get(server: str) -> None:
     asked = b"set platform-check 0 60 %d\r\n%s\r\nget platform-check\r\nquit\r\n" % (len(value), value)
     expected = b"STORED\r\nVALUE platform-check 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
     try:
-        async with asyncio.timeout(ANSWER):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             writer.write(asked)
             answer = await reader.read()  # to the end: the server closes at quit

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from operators.memcached.api.resource import Memcached
+from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.pod import CONTAINER
-from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.security.certificates import Connect, Served, served
 from operators.memcached.security.secrets import Secrets, read
 from shared.kubernetes import accessors, ownership
@@ -25,12 +24,12 @@ class Workload:
 
     Attributes:
         kind: Deployment or StatefulSet.
-        workload: the object; None if there is none.
+        obj: the object; None if there is none.
         pods: its servers' pods that have not ended, by name; those on their way out too.
     """
 
     kind: Kind
-    workload: Obj | None = None
+    obj: Obj | None = None
     pods: tuple[Pod, ...] = ()
 
     @cached_property
@@ -51,9 +50,9 @@ class Workload:
     @property
     def rolled_out(self) -> bool:
         """Whether the workload's controller has taken up what we last applied."""
-        if self.workload is None:
+        if self.obj is None:
             return False
-        return int(self._counted.get("observedGeneration", 0)) >= int(self.workload["metadata"]["generation"])
+        return int(self._counted.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
 
     @property
     def refusal(self) -> str:
@@ -61,14 +60,14 @@ class Workload:
 
         A StatefulSet says so in events alone.
         """
-        failure = accessors.condition(self.workload or {}, "ReplicaFailure")
+        failure = accessors.condition(self.obj or {}, "ReplicaFailure")
         if failure.get("status") != "True":
             return ""
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")
 
     @property
     def _counted(self) -> Obj:
-        return (self.workload or {}).get("status") or {}
+        return (self.obj or {}).get("status") or {}
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Observed:
     """What there is of a Memcached.
 
     Attributes:
-        crew: the workload that the spec asks for, and its servers.
+        workload: the workload that the spec asks for, and its servers.
         former: the one of the other kind, while it is still there.
         disruption_budget: its PodDisruptionBudget.
         autoscaler: its HorizontalPodAutoscaler.
@@ -84,27 +83,12 @@ class Observed:
         served: what ready servers said of their certificates, by pod; empty where there was no cause to ask.
     """
 
-    crew: Workload
+    workload: Workload
     former: Workload | None = None
     disruption_budget: Obj | None = None
     autoscaler: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
     served: Mapping[str, Served] = field(default_factory=dict)
-
-    def complete(self, size: int) -> bool:
-        """Whether every server that is wanted is there and ready, and none is left over or outdated."""
-        crew = self.crew
-        return len(crew.current) == len(crew.ready) == size and crew.outdated <= 0
-
-    def shows_another(self, pod: str) -> bool:
-        """Whether a server was asked for its certificate, and did not say that it is the Secret's."""
-        return pod in self.served and self.served[pod].fingerprint != self.secrets.fingerprint
-
-    def serving(self, size: int) -> Workload:
-        """The servers for clients: while another workload takes over, the former one's until all is ready."""
-        if self.former is None or self.complete(size):
-            return self.crew
-        return self.former
 
 
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
@@ -122,20 +106,20 @@ def observer(connect: Connect) -> Observe:
 async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
     pods = [pod for obj in cache.owned(POD, key) if not (pod := Pod.of(obj, container=CONTAINER)).ended]
-    crews = {
+    workloads = {
         name: Workload(kind, cache.get(kind, *key), tuple(pod for pod in pods if _belongs(pod, kind)))
         for name, kind in WORKLOADS.items()
     }
-    crew = crews.pop(resource.spec.workload)
-    (other,) = crews.values()
+    workload = workloads.pop(resource.spec.workload)
+    (other,) = workloads.values()
     secrets = await read(resource, kube)
     return Observed(
-        crew=crew,
-        former=other if ownership.made_for(resource.uid, other.workload) else None,
+        workload=workload,
+        former=other if ownership.made_for(resource.uid, other.obj) else None,
         disruption_budget=ownership.made_for(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
         autoscaler=ownership.made_for(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
-        served=await _served(connect, resource, crew, secrets),
+        served=await _served(connect, resource, workload, secrets),
     )
 
 
@@ -144,10 +128,10 @@ def _belongs(pod: Pod, kind: Kind) -> bool:
     return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
 
 
-async def _served(connect: Connect, resource: Memcached, crew: Workload, secrets: Secrets) -> dict[str, Served]:
+async def _served(connect: Connect, resource: Memcached, workload: Workload, secrets: Secrets) -> dict[str, Served]:
     """What servers say of their certificates, where not all are known to serve the Secret's."""
     if secrets.pair is None or secrets.fingerprint == resource.certificate:
         return {}
-    asked = [served(connect, pod.address, resource.spec.container_port, secrets) for pod in crew.ready]
+    asked = [served(connect, pod.address, resource.spec.container_port, secrets) for pod in workload.ready]
     answers = await asyncio.gather(*asked)
-    return dict(zip((pod.name for pod in crew.ready), answers, strict=True))
+    return dict(zip((pod.name for pod in workload.ready), answers, strict=True))

@@ -10,6 +10,7 @@ from operators.memcached.observe import Observed, observer
 from operators.memcached.plan import Planner
 from operators.memcached.resource_metrics import states
 from operators.memcached.security import certificates
+from operators.memcached.settings import Settings
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
@@ -24,7 +25,7 @@ def controller(
     Args:
         connect: to a running server.
     """
-    planner = Planner(
+    settings = Settings(
         options.operator_name,
         options.image_repository,
         options.agent_image,
@@ -37,7 +38,7 @@ def controller(
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
         parse=resource.Memcached.parse,
         observe=observer(connect),
-        plan=planner.plan,
+        plan=Planner(settings).plan,
         call=partial(certificates.refresh, connect),
         states=states,
         certificate_ends=lambda seen: seen.secrets.expires.values(),

@@ -17,6 +17,7 @@ from operators.redis.objects.names import COMPONENT
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
+from operators.redis.steps.availability import serves
 from operators.redis.steps.membership_repair import recorded_node
 from operators.redis.steps.rolling_update import running
 from shared.kubernetes.kinds import Obj
@@ -57,14 +58,6 @@ def report(
         "endpoints": [f"{names.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def serves(seen: Observed, place: Instance) -> bool:
-    """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
-    node = seen.view.nodes.get(place.id)
-    if node is None or not place.ready or node.said is None or node.said.loading:
-        return False
-    return bool(seen.view.slots_of(node.id)) or node.synced
 
 
 def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datetime) -> Obj:

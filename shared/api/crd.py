@@ -168,35 +168,56 @@ def structural(model: type[BaseModel]) -> Obj:
 
 
 def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Obj:
+    schema, models = _resolved(schema, models, path)
+    node = _keywords(schema, path)
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return {**node, "type": "object"}
+    if schema.get("x-kubernetes-int-or-string"):
+        node.pop("type", None)
+    elif "type" not in node:
+        raise TypeError(f"{path}: no structural schema can say {dict(schema)}")
+    node |= _fields(schema, models, path)
+    if "items" in schema:
+        node.setdefault("x-kubernetes-list-type", "atomic")
+        node["items"] = _items(schema, models, path)
+    return node
+
+
+def _resolved(
+    schema: Mapping[str, Any], models: Mapping[str, Any], path: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return a schema without references and alternatives, and the models that it may still refer to."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         if name not in models:
             raise TypeError(f"{path}: {name} holds itself, and a structural schema ends somewhere")
         others = {key: value for key, value in models.items() if key != name}
-        return _node({**models[name], **{key: value for key, value in schema.items() if key != "$ref"}}, others, path)
+        return _resolved({**models[name], **_without(schema, "$ref")}, others, path)
     if len(schema.get("allOf", ())) == 1:
-        return _node({**schema["allOf"][0], **{k: v for k, v in schema.items() if k != "allOf"}}, models, path)
+        return _resolved({**schema["allOf"][0], **_without(schema, "allOf")}, models, path)
     if "anyOf" in schema and not schema.get("x-kubernetes-int-or-string"):
-        return _node(_without_null(schema, path), models, path)
-    node = _keywords(schema, path)
-    if schema.get("x-kubernetes-int-or-string"):
-        node.pop("type", None)
-    if schema.get("x-kubernetes-preserve-unknown-fields"):
-        return {**node, "type": "object"}
+        return _resolved(_without_null(schema, path), models, path)
+    return schema, models
+
+
+def _without(schema: Mapping[str, Any], keyword: str) -> Obj:
+    return {key: value for key, value in schema.items() if key != keyword}
+
+
+def _fields(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Obj:
+    """The fields of an object, or the values of a map; empty for any other type."""
     if "properties" in schema:
-        node["properties"] = {
-            name: _property(inner, models, f"{path}.{name}") for name, inner in schema["properties"].items()
-        }
-    elif isinstance(schema.get("additionalProperties"), dict):
-        node["additionalProperties"] = _node(schema["additionalProperties"], models, f"{path}[*]")
-    if "items" in schema:
-        node.setdefault("x-kubernetes-list-type", "atomic")
-        node["items"] = _node(schema["items"], models, f"{path}[]")
-        if _has_default(node["items"]):
-            raise TypeError(f"{path}: a default inside a list's items keeps GitOps tools out of sync for ever")
-    if "type" not in node and not schema.get("x-kubernetes-int-or-string"):
-        raise TypeError(f"{path}: no structural schema can say {dict(schema)}")
-    return node
+        fields = schema["properties"].items()
+        return {"properties": {name: _property(field, models, f"{path}.{name}") for name, field in fields}}
+    values = schema.get("additionalProperties")
+    return {"additionalProperties": _node(values, models, f"{path}[*]")} if isinstance(values, dict) else {}
+
+
+def _items(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Obj:
+    items = _node(schema["items"], models, f"{path}[]")
+    if _has_default(items):
+        raise TypeError(f"{path}: a default inside a list's items keeps GitOps tools out of sync for ever")
+    return items
 
 
 def _keywords(schema: Mapping[str, Any], path: str) -> Obj:
@@ -227,7 +248,7 @@ def _without_null(schema: Mapping[str, Any], path: str) -> Obj:
     choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
     if len(choices) != 1:
         raise TypeError(f"{path}: a union of {len(choices)} types has no structural form")
-    return {**choices[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+    return {**choices[0], **_without(schema, "anyOf")}
 
 
 def _has_default(node: Mapping[str, Any]) -> bool:

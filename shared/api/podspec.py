@@ -21,13 +21,13 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
 _QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
-_LONGEST_QUANTITY = 32
+_MAX_QUANTITY_LENGTH = 32
 _SHARE = r"^(100|[0-9]{1,2})%$"
 
 
 def _quantity(value: int | str) -> int | str:
-    if len(str(value)) > _LONGEST_QUANTITY:
-        raise ValueError(f"a quantity has at most {_LONGEST_QUANTITY} characters")
+    if len(str(value)) > _MAX_QUANTITY_LENGTH:
+        raise ValueError(f"a quantity has at most {_MAX_QUANTITY_LENGTH} characters")
     if parse_quantity(value) < 0:
         raise ValueError("a quantity here cannot be negative")
     return value
@@ -40,7 +40,7 @@ Quantity = Annotated[
         json_schema_extra={
             "x-kubernetes-int-or-string": True,
             "pattern": _QUANTITY,
-            "maxLength": _LONGEST_QUANTITY,
+            "maxLength": _MAX_QUANTITY_LENGTH,
             "minimum": 0,
         }
     ),

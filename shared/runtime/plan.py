@@ -8,7 +8,7 @@ the condition, the event, the log line and the span, so that a person reads the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, TypeVar
@@ -140,9 +140,11 @@ class Step:
         return cls((), Progress.PROGRESSING, reason, message, warning, requeue)
 
     @classmethod
-    def wait(cls, reason: str, message: str, *actions: Action, requeue: float | None = None) -> Step:
+    def wait(
+        cls, reason: str, message: str, *actions: Action, warning: bool = False, requeue: float | None = None
+    ) -> Step:
         """The rest of the chain must not run before this is over."""
-        return cls(actions, Progress.WAITING, reason, message, requeue=requeue)
+        return cls(actions, Progress.WAITING, reason, message, warning, requeue)
 
     @classmethod
     def blocked(cls, reason: str, message: str) -> Step:
@@ -158,11 +160,6 @@ class Step:
 PASS = Step()
 
 StepOf = Callable[[Resource, Observed, datetime], Step]
-
-
-def refuse(wrong: Sequence[str]) -> Step:
-    """A spec of which anything is wrong, each in a sentence, changes nothing; what runs goes on."""
-    return Step.blocked("InvalidSpec", " ".join(wrong) + " Nothing was changed.") if wrong else PASS
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,13 @@ from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
 
-ROUNDS = 5
+MAX_ROUNDS = 5
 """Observe-plan-execute rounds in one reconcile before others get their turn."""
 
-SHOW_AFTER = 3
+MIN_FAILURES_REPORTED = 3
 """Failures in a row before the status tells of them: what the first retry mends is no news."""
 
-RECHECK = 60.0
+RECHECK_SECONDS = 60.0
 """Seconds until a resource that a person must mend is looked at again (what is in its way may not be watched)."""
 
 
@@ -134,7 +134,7 @@ class Reconciler:
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             with tracing.span("observe"):
                 seen = await self._controller.observe(resource, self._cache, self._kube)
             self._note_certificates(key, self._controller.certificate_ends(seen))
@@ -192,7 +192,7 @@ class Reconciler:
         """Something that time may mend: try again, and say so if it lasts."""
         wished = error.retry_after if isinstance(error, errors.KubeError) else None
         result = self._retry(key, at_least=wished or 0.0)
-        if self._queue.failures(key) >= SHOW_AFTER:
+        if self._queue.failures(key) >= MIN_FAILURES_REPORTED:
             reason = "ApiUnavailable" if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_trouble(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
@@ -205,7 +205,7 @@ class Reconciler:
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
         await self._report_trouble(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)
-        self._queue.add_after(key, RECHECK)
+        self._queue.add_after(key, RECHECK_SECONDS)
         return "terminal_error"
 
     async def _report_trouble(self, key: Key, verdict: Verdict, change: Obj) -> None:

@@ -21,11 +21,11 @@ from shared.observability import metrics
 log = logging.getLogger(__name__)
 
 WRITERS = 8
-BACKLOG = 500
+MAX_BACKLOG = 500
 """Events that are written at once, and that wait behind each of these at most."""
 
-REMEMBERED = 4096
-MESSAGE_LIMIT = 1024
+MAX_REMEMBERED = 4096
+MAX_MESSAGE_LENGTH = 1024
 """Characters of a message that the API takes (events.k8s.io's limit on notes)."""
 
 
@@ -53,7 +53,7 @@ class Event:
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],
         }
-        return cls(regarding, reason, message[:MESSAGE_LIMIT], warning)
+        return cls(regarding, reason, message[:MAX_MESSAGE_LENGTH], warning)
 
     @property
     def kind(self) -> str:
@@ -77,7 +77,7 @@ class Recorder:
     def __init__(self, kube: Kube, *, component: str) -> None:
         self._kube = kube
         self._component = component
-        self._backlogs: list[asyncio.Queue[Event]] = [asyncio.Queue(BACKLOG) for _ in range(WRITERS)]
+        self._backlogs: list[asyncio.Queue[Event]] = [asyncio.Queue(MAX_BACKLOG) for _ in range(WRITERS)]
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, event: Event) -> None:
@@ -134,7 +134,7 @@ class Recorder:
     def _remember(self, event: Event, count: int) -> None:
         self._counts[event.name] = count
         self._counts.move_to_end(event.name)
-        if len(self._counts) > REMEMBERED:
+        if len(self._counts) > MAX_REMEMBERED:
             self._counts.popitem(last=False)
 
     def _object(self, event: Event) -> Obj:

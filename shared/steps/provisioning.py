@@ -12,6 +12,7 @@ from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import INVALID, SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.status.verdict import Progress
+from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_of
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 
@@ -59,55 +60,75 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
 def lacking(problem: SecretProblem) -> Step:
     """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
     message = f"{problem.message} Nothing was changed."
-    return Step((), Progress.WAITING, problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
+    return Step.wait(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 def grow_volumes(
     volumes: Sequence[Obj], stateful_set: Obj, size: int | str, now: datetime, *, refusal: str, remake: bool
 ) -> Step:
-    """Volumes are as large as the spec asks; they never get smaller.
+    """Grow volumes to the size that the spec asks for; they never shrink.
 
-    First each claim is asked to grow. Then the StatefulSet goes, whose template for volumes cannot be changed, and is
-    made anew; its pods stay, and notice nothing.
+    First each claim is asked to grow. Then the StatefulSet, whose template for volumes cannot be changed, is deleted
+    and recreated; its pods stay.
 
     Args:
         volumes: the claims of the StatefulSet.
-        refusal: annotation of claims that tells to what size, when, and in what words the API server last refused.
-        remake: whether the StatefulSet may go for a moment.
+        refusal: annotation of claims that records to what size, when and why the API server last refused.
+        remake: whether the StatefulSet may be deleted for a moment.
     """
-    bound = [volume for volume in volumes if is_bound(volume)]
-    small = [volume for volume in bound if smaller(volume["spec"]["resources"]["requests"]["storage"], size)]
-    tried = f"{size} at {now:%Y-%m-%dT%HZ}"  # so that a refusal counts for an hour: it may have been a quota's
-    notes = {volume["metadata"]["name"]: annotation(volume, refusal) for volume in small}
-    refused = {name: note for name, note in notes.items() if note.startswith(tried)}
-    change = {
-        "metadata": {"annotations": {refusal: None}},
-        "spec": {"resources": {"requests": {"storage": size}}},
-    }
-    asked = [
-        Patch(PERSISTENT_VOLUME_CLAIM, volume, change, noted=(refusal, tried))
-        for volume in small
-        if volume["metadata"]["name"] not in refused
-    ]
-    if asked:
-        return Step(tuple(asked), Progress.PROGRESSING, "GrowingVolumes", f"Volumes are asked to grow to {size}.")
-    if refused:
-        name, note = next(iter(refused.items()))
-        why = note.removeprefix(tried).lstrip(": ").rstrip(".")
-        return Step.progressing(
-            "VolumesCannotGrow",
-            f"PersistentVolumeClaim {name} cannot grow to {size}: {why}. Give its storage class allowVolumeExpansion: "
-            "true, or raise the quota; it is tried again each hour.",
-            warning=True,
-        )
-    made = template_size(stateful_set)
-    if made is not None and smaller(made, size) and remake:
-        message = f"Volumes to come get {size}: the StatefulSet is made anew for it, around the pods that run."
-        return Step.wait("GrowingVolumes", message, Delete(STATEFUL_SET, stateful_set, orphan=True))
-    growing = [volume["metadata"]["name"] for volume in bound if smaller(capacity(volume), size)]
-    if growing:
-        return Step.progressing("GrowingVolumes", f"{', '.join(growing)} of {size}: the storage has yet to give it.")
-    return PASS
+    bound = [claim for claim in volumes if is_bound(claim)]
+    growable = [claim for claim in bound if VOLUME.allows(state_of(claim, in_use=True), VolumeEvent.GROW)]
+    attempt = f"{size} at {now:%Y-%m-%dT%HZ}"  # so that a refusal counts for an hour: it may have been a quota's
+    small = [claim for claim in growable if smaller(claim["spec"]["resources"]["requests"]["storage"], size)]
+    refused = [claim for claim in small if annotation(claim, refusal).startswith(attempt)]
+    due = [claim for claim in small if claim not in refused]
+    return (
+        _resize(due, size, attempt, refusal)
+        or _report_refusal(refused, size, attempt, refusal)
+        or _recreate_stateful_set(stateful_set, size, remake=remake)
+        or _await_storage(growable, size)
+        or PASS
+    )
+
+
+def _resize(due: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> Step | None:
+    """Ask claims to grow that have not been asked within the hour."""
+    if not due:
+        return None
+    requests = {"resources": {"requests": {"storage": size}}}
+    change = {"metadata": {"annotations": {refusal: None}}, "spec": requests}
+    patches = (Patch(PERSISTENT_VOLUME_CLAIM, claim, change, noted=(refusal, attempt)) for claim in due)
+    return Step(tuple(patches), Progress.PROGRESSING, "GrowingVolumes", f"Volumes are asked to grow to {size}.")
+
+
+def _report_refusal(refused: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> Step | None:
+    """Report why the API server refuses that a claim grows."""
+    if not refused:
+        return None
+    why = annotation(refused[0], refusal).removeprefix(attempt).lstrip(": ").rstrip(".")
+    return Step.progressing(
+        "VolumesCannotGrow",
+        f"PersistentVolumeClaim {refused[0]['metadata']['name']} cannot grow to {size}: {why}. Give its storage class "
+        "allowVolumeExpansion: true, or raise the quota; it is tried again each hour.",
+        warning=True,
+    )
+
+
+def _recreate_stateful_set(stateful_set: Obj, size: int | str, *, remake: bool) -> Step | None:
+    """Recreate the StatefulSet around its pods, so that new volumes get the size, too."""
+    template = template_size(stateful_set)
+    if template is None or not smaller(template, size) or not remake:
+        return None
+    message = f"Volumes to come get {size}: the StatefulSet is made anew for it, around the pods that run."
+    return Step.wait("GrowingVolumes", message, Delete(STATEFUL_SET, stateful_set, orphan=True))
+
+
+def _await_storage(growable: Sequence[Obj], size: int | str) -> Step | None:
+    """Report claims whose storage has yet to grow."""
+    growing = [claim["metadata"]["name"] for claim in growable if smaller(capacity(claim), size)]
+    if not growing:
+        return None
+    return Step.progressing("GrowingVolumes", f"{', '.join(growing)} of {size}: the storage has yet to give it.")
 
 
 def template_size(stateful_set: Obj) -> int | str | None:
@@ -116,13 +137,3 @@ def template_size(stateful_set: Obj) -> int | str | None:
         size: int | str = claim["spec"]["resources"]["requests"]["storage"]
         return size
     return None
-
-
-def is_bound(claim: Obj) -> bool:
-    """Whether there is a volume for a claim."""
-    return str((claim.get("status") or {}).get("phase", "")) == "Bound"
-
-
-def capacity(claim: Obj) -> str:
-    """The room that a claim has got; 0 before it has any."""
-    return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))

@@ -169,6 +169,10 @@ priorityClassName: {{ . | quote }}
 {{- with include "operator.certificatesArguments" . }}
 {{ . }}
 {{- end }}
+{{- range $flag, $value := .Files.Get "files/flags.yaml" | fromYaml }}
+{{- $given := get $.Values $value }}
+- {{ $flag }}={{ ternary (int64 $given) $given (kindIs "float64" $given) }}
+{{- end }}
 {{- with .Values.otlpEndpoint }}
 - --otlp-endpoint={{ . }}
 {{- end }}

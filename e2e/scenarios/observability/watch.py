@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from e2e.cluster.release import operators
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.operator import Account, Operator
 from e2e.scenarios.support.prometheus import Prometheus, job_of, selected
@@ -24,7 +25,7 @@ Waits and windows are divided by it, and so are thresholds in seconds of waiting
 SHORTEST = 5
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-NAMES = ("etcd", "memcached", "redis")
+NAMES = tuple(operators())
 WAITING = {"unreadySeconds": 900}
 """Thresholds of all charts that are times which something may take."""
 

@@ -25,7 +25,7 @@ _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
 _SUPPORTED = r"(^|:)v?3\.[4-7]\.[0-9]+[^/]*$"
 _TOLD_CEL = "(has(self.version) ? self.version : self.image)"
 
-LEAST_VOLUME = "256Mi"
+MIN_VOLUME_SIZE = "256Mi"
 """Two segments of the write-ahead log are there from the first second, 64 MiB each, and a database beside them."""
 
 
@@ -143,9 +143,9 @@ CLUSTER_RULES = (
         value=("5 * self.heartbeatInterval", lambda spec: 5 * spec.heartbeat_interval),
     ),
     Rule(
-        f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {parse_quantity(LEAST_VOLUME)}.0",
-        lambda spec: spec.storage.medium == "Memory" or not smaller(spec.storage.size, LEAST_VOLUME),
-        f"{{}} is too small for etcd's log and a database beside it; give at least {LEAST_VOLUME}.",
+        f"self.storage.medium == 'Memory' || {_SIZE_CEL} >= {parse_quantity(MIN_VOLUME_SIZE)}.0",
+        lambda spec: spec.storage.medium == "Memory" or not smaller(spec.storage.size, MIN_VOLUME_SIZE),
+        f"{{}} is too small for etcd's log and a database beside it; give at least {MIN_VOLUME_SIZE}.",
         at="storage.size",
         value=("string(self.storage.size)", lambda spec: spec.storage.size),
     ),

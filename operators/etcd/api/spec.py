@@ -21,13 +21,13 @@ __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSou
 DEFAULT_VERSION = "3.6.16"
 
 MIB, GIB = 1 << 20, 1 << 30
-LARGEST_QUOTA = 8 * GIB
+MAX_ADVISED_QUOTA_BYTES = 8 * GIB
 """Beyond it a member takes minutes to start, and to be sent to a new one; etcd itself warns.
 
 Source: https://etcd.io/docs/v3.6/dev-guide/limit/#storage-size-limit
 """
 
-_LOG = 512 * MIB
+_LOG_BYTES = 512 * MIB
 """What is set aside of a volume for etcd's write-ahead log: five kept segments of 64 MiB and those in the making."""
 
 
@@ -264,12 +264,12 @@ class EtcdClusterSpec(PodSettings):
             return self.quota_backend_bytes
         size = int(parse_quantity(self.storage.size))
         # A small volume has room for fewer segments of the log: half of it is left to them and to the second copy.
-        return max(16 * MIB, min(LARGEST_QUOTA, max((size - _LOG) // 2, size // 4)))
+        return max(16 * MIB, min(MAX_ADVISED_QUOTA_BYTES, max((size - _LOG_BYTES) // 2, size // 4)))
 
     @property
     def needed_storage(self) -> int:
         """Bytes with which no volume runs full before the quota is used up, and a second copy has room."""
-        return 2 * self.quota + _LOG
+        return 2 * self.quota + _LOG_BYTES
 
     def container_resources(self) -> Obj:
         """The container's resources: a little CPU and memory is set aside, nothing is limited; what is given wins."""

@@ -49,7 +49,7 @@ class Version:
 SUPPORTED = ((3, 4), (3, 5), (3, 6), (3, 7))
 """Series whose flags, API and upgrades the operator knows, none left out; 3.4 is the first that has learners."""
 
-LEAST_BEFORE = {(3, 6): Version(3, 5, 26), (3, 7): Version(3, 6, 11)}
+MIN_VERSION_BEFORE = {(3, 6): Version(3, 5, 26), (3, 7): Version(3, 6, 11)}
 """What every member must run, at least, before the first may run this series.
 
 3.6 takes its members from the newer of etcd's two lists, in which earlier 3.5 kept some that were removed; and earlier
@@ -58,7 +58,7 @@ LEAST_BEFORE = {(3, 6): Version(3, 5, 26), (3, 7): Version(3, 6, 11)}
 Source: https://etcd.io/blog/2025/zombie_members_upgrade/, https://etcd.io/docs/v3.7/upgrades/upgrade_3_7/
 """
 
-CORRUPTING = (Version(3, 5, 0), Version(3, 5, 2))
+CORRUPTING_VERSIONS = (Version(3, 5, 0), Version(3, 5, 2))
 """The first and the last version that may lose a write when it is killed (etcd#13766)."""
 
 
@@ -149,7 +149,7 @@ def upgrade_refusal(current_members: Sequence[Version], cluster: Version | None,
             f"{target} is more than one minor version above {_dotted(series)}, which the cluster runs as, and etcd "
             f"goes up one at a time. Give a version of {_dotted(following)} first."
         )
-    least, lowest = LEAST_BEFORE.get(target.series), min(current_members, default=known)
+    least, lowest = MIN_VERSION_BEFORE.get(target.series), min(current_members, default=known)
     if target.series > series and least is not None and lowest < least:
         return (
             f"{target} may follow {least} and newer ones only, and a member runs {lowest}: after earlier ones, "

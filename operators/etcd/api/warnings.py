@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operators.etcd.api.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
-from operators.etcd.api.versions import CORRUPTING, Version
+from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
+from operators.etcd.api.versions import CORRUPTING_VERSIONS, Version
 from shared.api.podspec import smaller
 from shared.kubernetes.quantity import parse_quantity
 
-_MOST_MEMBERS = 7
+_MAX_ADVISED_MEMBERS = 7
 
 
 def warnings_for(spec: EtcdClusterSpec) -> list[str]:
@@ -42,10 +42,10 @@ def _of_size(spec: EtcdClusterSpec) -> list[str]:
             f"spec.size: {size} members survive the loss of {_spared(size)}, as {size - 1} would, and one more can "
             f"fail. Give {size - 1} or {size + 1}."
         )
-    if size > _MOST_MEMBERS:
+    if size > _MAX_ADVISED_MEMBERS:
         said.append(
             f"spec.size: each write waits for {size // 2 + 1} of {size} members, and survives the loss of "
-            f"{_spared(size)}; {_MOST_MEMBERS} are the most that etcd advises."
+            f"{_spared(size)}; {_MAX_ADVISED_MEMBERS} are the most that etcd advises."
         )
     if budget is None:
         return said
@@ -76,10 +76,10 @@ def _of_storage(spec: EtcdClusterSpec) -> list[str]:
                 f"spec.resources.limits: memory {spec.resources.limits['memory']} is below storage.size "
                 f"{storage.size}, which is memory, too: the container would be killed before its data is large."
             )
-    if quota is not None and quota > LARGEST_QUOTA:
+    if quota is not None and quota > MAX_ADVISED_QUOTA_BYTES:
         said.append(
-            f"spec.quotaBackendBytes: {quota} is above {LARGEST_QUOTA} (8Gi), the most that etcd advises: members take "
-            "minutes to start, and to be replaced."
+            f"spec.quotaBackendBytes: {quota} is above {MAX_ADVISED_QUOTA_BYTES} (8Gi), the most that etcd advises: "
+            "members take minutes to start, and to be replaced."
         )
     if quota is not None and parse_quantity(storage.size) < spec.needed_storage:
         said.append(
@@ -95,7 +95,7 @@ def _rounded(size: int) -> str:
 
 
 def _of_version(spec: EtcdClusterSpec) -> list[str]:
-    version, (first, last) = spec.target, CORRUPTING
+    version, (first, last) = spec.target, CORRUPTING_VERSIONS
     if first <= version <= last:
         return [
             f"spec.version: {first} to {last} can lose acknowledged writes when a member is killed "

@@ -27,8 +27,8 @@ _BUCKET = struct.Struct("<QQ")  # the page of its root, 0 where that follows at 
 _MAGIC, _VERSION = 0xED0CDAED, 2
 _BRANCH, _LEAF = 0x01, 0x02
 
-_DEEPEST = 64
-_LARGEST_PAGE = 256 << 20
+_MAX_DEPTH = 64
+_MAX_PAGE_BYTES = 256 << 20
 """Bounds of what a sound file has: a tree of 64 levels, and no single page of more than a huge value."""
 
 
@@ -86,7 +86,7 @@ class _Tree:
     async def get(self, key: bytes) -> bytes | None:
         """The value of a key; None if there is none."""
         page = self._root
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             if _is_leaf(page):
                 return next((value for found, value in _leaves(page) if found == key), None)
             below = [number for found, number in _branches(page) if found <= key]
@@ -98,7 +98,7 @@ class _Tree:
     async def last(self) -> bytes | None:
         """The greatest key; None if there is none at all."""
         page = self._root
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             if _is_leaf(page):
                 return max((found for found, _ in _leaves(page)), default=None)
             page = await _page(self._read, self._page_size, [number for _, number in _branches(page)][-1])
@@ -153,7 +153,7 @@ async def _page(read: Read, page_size: int, number: int) -> bytes:
     page = await read(number * page_size, page_size)
     its_number, _, _, further = _PAGE.unpack_from(page)
     size = (further + 1) * page_size
-    if its_number != number or size > _LARGEST_PAGE:
+    if its_number != number or size > _MAX_PAGE_BYTES:
         raise NotADatabase(f"page {number} is not where it should be")
     if further:
         page = await read(number * page_size, size)

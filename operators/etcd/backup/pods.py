@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
@@ -18,7 +19,7 @@ from operators.etcd.backup.snapshot import file_name
 from operators.etcd.client.server import EndpointStatus
 from operators.etcd.objects import bootstrap, names, stateful_set
 from operators.etcd.objects.command_line import HOME
-from operators.etcd.objects.pod import USER as UID
+from operators.etcd.objects.pod import RUN_AS_USER as UID
 from operators.etcd.security.secrets import USER
 from operators.etcd.settings import Settings
 from shared.api.podspec import SAFE, restricted
@@ -42,10 +43,10 @@ TOLD = "etcd.ydzs.io/told"
 TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
 """Annotation of a pod that makes data: which recovery or restore it is for."""
 
-SLOWEST = 1 << 20
+MIN_BYTES_PER_SECOND = 1 << 20
 """Bytes a second: a snapshot that takes longer than this allows, and ten minutes, hangs."""
 
-BUMP = 1_000_000_000
+REVISION_BUMP = 1_000_000_000
 """Revisions by which restored data is ahead of the snapshot: more than anybody who watched the former cluster saw, so
 that all of them notice. Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump"""
 
@@ -109,28 +110,33 @@ def snapshot_pod(
         *([] if keep is None else ["--scheduled", f"--keep={keep}"]),
     ]
     volumes, mounts = [locations.volume(store)], [locations.mount(store, writing=True)]
-    if cluster.spec.tls.mode != "none":
-        keys = (AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY)
-        arguments += [
-            f"{flag}={_CLIENT_TLS}/{key}"
-            for flag, key in zip(("--tls-ca", "--tls-cert", "--tls-key"), keys, strict=True)
-        ]
-        volumes.append(_secret("client-tls", names.client_secret(cluster), *keys))
-        mounts.append({"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True})
-    if cluster.spec.auth is not None and cluster.spec.auth.enabled:
-        arguments += [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
-        volumes.append(_secret("auth", cluster.spec.auth.root_secret_name, PASSWORD_KEY))
-        mounts.append({"name": "auth", "mountPath": _PASSWORD, "readOnly": True})
+    for flags, volume, mount in _credentials(cluster):
+        arguments += flags
+        volumes.append(volume)
+        mounts.append(mount)
     return _pod(
         backup_owner(backup, settings.operator),
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
         {ATTEMPT: str(attempt), TOLD: told},
-        seconds=600 + said.db_size // SLOWEST,
+        seconds=600 + said.db_size // MIN_BYTES_PER_SECOND,
         more=_nodes(cluster),
         containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
         volumes=volumes,
     )
+
+
+def _credentials(cluster: EtcdCluster) -> Iterator[tuple[list[str], Obj, Obj]]:
+    """What a client of the cluster shows: for each Secret its flags, its volume, and its mount."""
+    if cluster.spec.tls.mode != "none":
+        keys = {"--tls-ca": AUTHORITY_KEY, "--tls-cert": CERTIFICATE_KEY, "--tls-key": PRIVATE_KEY}
+        flags = [f"{flag}={_CLIENT_TLS}/{key}" for flag, key in keys.items()]
+        volume = _secret("client-tls", names.client_secret(cluster), *keys.values())
+        yield flags, volume, {"name": "client-tls", "mountPath": _CLIENT_TLS, "readOnly": True}
+    if cluster.spec.auth is not None and cluster.spec.auth.enabled:
+        flags = [f"--user={USER}", f"--password-file={_PASSWORD}/{PASSWORD_KEY}"]
+        volume = _secret("auth", cluster.spec.auth.root_secret_name, PASSWORD_KEY)
+        yield flags, volume, {"name": "auth", "mountPath": _PASSWORD, "readOnly": True}
 
 
 def restore_token(resource: EtcdCluster, store: VolumeStore | S3, file: str) -> str:
@@ -186,6 +192,30 @@ def _made_of(
     mount: Obj | None = None,
 ) -> Obj:
     """Fetches, lets etcd's own program make data of it, and seals that. A recovery has no store, and replaces data."""
+    home: Obj = {"name": names.DATA, "mountPath": HOME}
+    seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
+    claim = {"claimName": names.volume_name(resource, number)}
+    # 3.4 looks its own name up before it restores, and without a member's pod nothing else resolves it.
+    hosts = [names.host(resource, names.member_name(resource, number))]
+    fetching = _ours(settings, "fetch", fetch, [home, *([mount] if mount else ())])
+    restoring = _restoring(settings, resource, number, cluster_token, home, has_checksum=volume is not None)
+    return _pod(
+        names.owner(resource, settings.operator),
+        name,
+        _RESTORE,
+        {TOKEN: token},
+        seconds=None,
+        more=resource.spec.placement() | {"hostAliases": [{"ip": "127.0.0.1", "hostnames": hosts}]},
+        containers=[_ours(settings, "seal", seal, [home])],
+        init=[fetching, restoring],
+        volumes=[{"name": names.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
+    )
+
+
+def _restoring(
+    settings: Settings, resource: EtcdCluster, number: int, cluster_token: str, home: Obj, *, has_checksum: bool
+) -> Obj:
+    """The container in which etcd's own program makes data of a snapshot; a member's own database has no checksum."""
     member, url = names.member_name(resource, number), names.peer_url(resource, number)
     able = features(resource.version)
     restore = [
@@ -197,11 +227,10 @@ def _made_of(
         f"--initial-advertise-peer-urls={url}",
         f"--initial-cluster-token={cluster_token}",
         f"--data-dir={HOME}/scratch/data",
-        *([f"--bump-revision={BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
-        *([] if volume else ["--skip-hash-check=true"]),  # what a member writes has no checksum at its end
+        *([f"--bump-revision={REVISION_BUMP}", "--mark-compacted"] if able.bumps_revision else ()),
+        *([] if has_checksum else ["--skip-hash-check=true"]),
     ]
-    home: Obj = {"name": names.DATA, "mountPath": HOME}
-    etcd: Obj = {
+    return {
         "name": _RESTORE,
         "image": resource.image_reference(settings.image_repository),
         "command": [able.restores_with],
@@ -211,21 +240,6 @@ def _made_of(
         "securityContext": SAFE,
         "volumeMounts": [home],
     }
-    seal = ["seal", f"--home={HOME}", f"--token={token}", *([] if volume else ["--replace"])]
-    claim = {"claimName": names.volume_name(resource, number)}
-    # 3.4 looks its own name up before it restores, and without a member's pod nobody else tells it.
-    known = [{"ip": "127.0.0.1", "hostnames": [names.host(resource, member)]}]
-    return _pod(
-        names.owner(resource, settings.operator),
-        name,
-        _RESTORE,
-        {TOKEN: token},
-        seconds=None,
-        more=resource.spec.placement() | {"hostAliases": known},
-        containers=[_ours(settings, "seal", seal, [home])],
-        init=[_ours(settings, "fetch", fetch, [home, *([mount] if mount else ())]), etcd],
-        volumes=[{"name": names.DATA, "persistentVolumeClaim": claim}, *([volume] if volume else ())],
-    )
 
 
 def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 COMMANDS = ("snapshot", "fetch", "seal")
 
-LONGEST_MESSAGE = 4096
+MAX_MESSAGE_BYTES = 4096
 """Bytes that the kubelet reads of a termination message."""
 
 Outcome = dict[str, Any]
@@ -169,8 +169,8 @@ def _text(path: Path) -> str:
 def _short(outcome: Outcome) -> bytes:
     """As JSON that the kubelet takes whole."""
     text = json.dumps(outcome).encode()
-    if len(text) > LONGEST_MESSAGE:  # a character takes 12 bytes at most
-        cut = {key: outcome[key][: LONGEST_MESSAGE // 24] for key in ("message", "warning") if key in outcome}
+    if len(text) > MAX_MESSAGE_BYTES:  # a character takes 12 bytes at most
+        cut = {key: outcome[key][: MAX_MESSAGE_BYTES // 24] for key in ("message", "warning") if key in outcome}
         text = json.dumps(outcome | cut).encode()
     return text
 
@@ -183,7 +183,23 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--log-level", default="info", choices=logs.LEVELS)
     shared.add_argument("--log-format", default="json", choices=logs.FORMATS)
     kept = argparse.ArgumentParser(add_help=False)
-    flag = kept.add_argument
+    _add_store(kept)
+    _add_snapshot(commands.add_parser("snapshot", parents=[shared, kept], help="take a snapshot", allow_abbrev=False))
+    fetch = commands.add_parser("fetch", parents=[shared, kept], help="bring one to etcdutl", allow_abbrev=False)
+    fetch.add_argument("--newest", default="", metavar="MINOR", help="the version that is to read it, such as 3.6")
+    fetch.add_argument(
+        "--salvage", default="", metavar="TOKEN", help="take the member's own database, for this recovery"
+    )
+    seal = commands.add_parser("seal", parents=[shared], help="make what was restored the data", allow_abbrev=False)
+    seal.add_argument("--token", required=True, help="of this restore or recovery")
+    seal.add_argument("--replace", action="store_true", help="put other data that is there aside")
+    for command in (fetch, seal):
+        command.add_argument("--home", type=Path, default=Path("/var/lib/etcd"), metavar="PATH", help="the volume")
+    return parser
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    flag = parser.add_argument
     flag("--volume", type=Path, metavar="PATH", help="where a volume with snapshots is mounted")
     flag("--path", default="", metavar="PATH", help="directory in it")
     flag("--s3-bucket", default="", metavar="NAME", help="a bucket with snapshots, instead")
@@ -195,8 +211,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     flag("--file", default="", metavar="NAME", help="the snapshot's name in there")
 
-    snapshot = commands.add_parser("snapshot", parents=[shared, kept], help="take a snapshot", allow_abbrev=False)
-    flag = snapshot.add_argument
+
+def _add_snapshot(parser: argparse.ArgumentParser) -> None:
+    flag = parser.add_argument
     flag(
         "--endpoint", required=True, metavar="URL", help="the member's address, such as https://demo-1.demo.ns.svc:2379"
     )
@@ -215,16 +232,3 @@ def _parser() -> argparse.ArgumentParser:
     flag(
         "--keep", type=int, default=0, metavar="N", help="of those that the schedule asked for, keep the newest; 0 all"
     )
-
-    fetch = commands.add_parser("fetch", parents=[shared, kept], help="bring one to etcdutl", allow_abbrev=False)
-    fetch.add_argument("--newest", default="", metavar="MINOR", help="the version that is to read it, such as 3.6")
-    fetch.add_argument(
-        "--salvage", default="", metavar="TOKEN", help="take the member's own database, for this recovery"
-    )
-
-    seal = commands.add_parser("seal", parents=[shared], help="make what was restored the data", allow_abbrev=False)
-    seal.add_argument("--token", required=True, help="of this restore or recovery")
-    seal.add_argument("--replace", action="store_true", help="put other data that is there aside")
-    for command in (fetch, seal):
-        command.add_argument("--home", type=Path, default=Path("/var/lib/etcd"), metavar="PATH", help="the volume")
-    return parser

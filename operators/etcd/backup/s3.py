@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, SSL
 from botocore.exceptions import ConnectionError as NotConnected
 
 from operators.etcd.backup.store import (
-    BLOCK,
+    BLOCK_BYTES,
     AccessDenied,
     BucketMissing,
     Draft,
@@ -31,10 +31,10 @@ from operators.etcd.backup.store import (
     StoreUnreachable,
 )
 
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 """Times that one request is sent, with a pause between that grows."""
 
-_AT_ONCE = 3
+_MAX_PARTS_AT_ONCE = 3
 """Parts on their way at once; with the one that fills, this is what memory holds."""
 
 
@@ -79,9 +79,9 @@ class Bucket:
         config = AioConfig(
             connect_timeout=10,
             read_timeout=60,
-            retries={"mode": "standard", "total_max_attempts": _TRIES},
+            retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
             s3={"addressing_style": style},
-            max_pool_connections=_AT_ONCE + 1,
+            max_pool_connections=_MAX_PARTS_AT_ONCE + 1,
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
@@ -111,10 +111,10 @@ class Bucket:
 
     async def blocks(self, name: str) -> AsyncIterator[bytes]:
         offset = 0
-        while block := await self.read(name, offset, BLOCK):
+        while block := await self.read(name, offset, BLOCK_BYTES):
             yield block
             offset += len(block)
-            if len(block) < BLOCK:
+            if len(block) < BLOCK_BYTES:
                 return
 
     async def read(self, name: str, offset: int, size: int) -> bytes:
@@ -161,7 +161,7 @@ class Bucket:
 
     def _error(self, error: Exception) -> StoreError:
         """What the store says, in the words of StoreError."""
-        place, where = self._place, self._place.endpoint or f"Amazon's S3 in {self._place.region}"
+        where = self._place.endpoint or f"Amazon's S3 in {self._place.region}"
         if isinstance(error, SSLError):
             return StoreUnreachable(
                 f"{where}: TLS failed: {error}. Give the certificates that vouch for it as ca.crt in the credentials' "
@@ -171,7 +171,11 @@ class Bucket:
             return StoreUnreachable(f"{where} gives no answer: {error}. Is the endpoint right, and open to this pod?")
         if not isinstance(error, ClientError):
             return StoreRefused(f"{where}: {error}.")
-        code, said = _code(error), error.response.get("Error", {}).get("Message") or ""
+        return self._refusal(error, where)
+
+    def _refusal(self, error: ClientError, where: str) -> StoreError:
+        """Return what an error code of the store means."""
+        place, code, said = self._place, _code(error), error.response.get("Error", {}).get("Message") or ""
         told = f"{where} says {code}: {said.rstrip('.')}." if said else f"{where} says {code}."
         if code == "NoSuchBucket":
             return BucketMissing(f"There is no bucket {place.bucket} at {where}. Make it, or name another.")
@@ -217,7 +221,7 @@ class _Upload:
         self._id = ""
         self._begun: asyncio.Task[Any] | None = None
         self._parts: list[asyncio.Task[dict[str, Any]]] = []
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_MAX_PARTS_AT_ONCE)
 
     async def abort_earlier(self) -> None:
         """Parts that a process left when it was killed are paid for until somebody aborts them."""

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
 
-_SECTOR = 512
+_SECTOR_BYTES = 512
 """bbolt's file is whole pages; what remains of a division by this is etcd's checksum (etcdutl tells it so, too)."""
 
 RECORD = ".json"
@@ -51,7 +51,7 @@ class Checksum:
             NotASnapshot: it has no checksum.
             SnapshotCorrupt: the checksum is another.
         """
-        if self.passed % _SECTOR != self._size:
+        if self.passed % _SECTOR_BYTES != self._size:
             raise NotASnapshot(
                 f"{self.passed} bytes are no snapshot with a checksum (whole sectors and 32 bytes): it was cut off, or "
                 "copied from a data directory."
@@ -128,16 +128,16 @@ class Record:
 _STAMP = "%y%m%d%H%M"
 """Ten digits: a cluster's name has 52 characters at most, and an EtcdBackup's 63."""
 
-_UID = 8
+_UID_LENGTH = 8
 
 
 def directory(cluster: str, uid: str) -> str:
     """Where a cluster's snapshots are, in any store."""
-    return f"{cluster}-{uid[:_UID]}"
+    return f"{cluster}-{uid[:_UID_LENGTH]}"
 
 
 def file_name(cluster: str, cluster_uid: str, backup: str, backup_uid: str) -> str:
-    return f"{directory(cluster, cluster_uid)}/{backup}-{backup_uid[:_UID]}.db"
+    return f"{directory(cluster, cluster_uid)}/{backup}-{backup_uid[:_UID_LENGTH]}.db"
 
 
 def scheduled_name(cluster: str, due: datetime) -> str:

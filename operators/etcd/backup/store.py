@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-BLOCK = 8 << 20
+BLOCK_BYTES = 8 << 20
 """Bytes that are written, and read, at once. S3 takes 10,000 parts of at least 5 MiB: this is enough for 78 GiB."""
 
 

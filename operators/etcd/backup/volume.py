@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from operators.etcd.backup.store import (
-    BLOCK,
+    BLOCK_BYTES,
     AccessDenied,
     Draft,
     SnapshotMissing,
@@ -51,7 +51,7 @@ class Volume:
         with file:
             while True:
                 with _told(path):
-                    block = await asyncio.to_thread(file.read, BLOCK)
+                    block = await asyncio.to_thread(file.read, BLOCK_BYTES)
                 if not block:
                     return
                 yield block

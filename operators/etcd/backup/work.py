@@ -21,7 +21,7 @@ from pathlib import Path
 from operators.etcd.backup import bolt
 from operators.etcd.backup.snapshot import RECORD, Checksum, Record, directory, due_of
 from operators.etcd.backup.store import (
-    BLOCK,
+    BLOCK_BYTES,
     DataInTheWay,
     ForeignCluster,
     NotASnapshot,
@@ -35,7 +35,7 @@ from operators.etcd.client.server import Server
 
 log = logging.getLogger(__name__)
 
-TELL_EVERY = 10.0
+LOG_INTERVAL_SECONDS = 10.0
 """Seconds between two lines that tell how far it is."""
 
 
@@ -277,7 +277,7 @@ def _empty_scratch(home: Path) -> Path:
 async def _record(store: SnapshotStore, name: str) -> Record | None:
     """A record; None if there is none, or it cannot be read."""
     try:
-        return Record.from_json(await store.read(name, 0, BLOCK))
+        return Record.from_json(await store.read(name, 0, BLOCK_BYTES))
     except (SnapshotMissing, ValueError):
         return None
 
@@ -295,9 +295,9 @@ async def _joined(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     block = bytearray()
     async for chunk in chunks:
         block += chunk
-        while len(block) >= BLOCK:
-            yield bytes(memoryview(block)[:BLOCK])
-            del block[:BLOCK]
+        while len(block) >= BLOCK_BYTES:
+            yield bytes(memoryview(block)[:BLOCK_BYTES])
+            del block[:BLOCK_BYTES]
     if block:
         yield bytes(block)
 
@@ -337,7 +337,7 @@ async def _told(blocks: AsyncIterator[bytes], total: int) -> AsyncIterator[bytes
         yield block
         passed += len(block)
         now = time.monotonic()
-        if now - told >= TELL_EVERY:
+        if now - told >= LOG_INTERVAL_SECONDS:
             told = now
             share = f" of about {total >> 20} MiB ({min(99, 100 * passed // total)} %)" if total else ""
             log.info("%d MiB%s, %.1f MiB/s.", passed >> 20, share, passed / (now - begun) / (1 << 20))

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from operators.etcd.client import responses
 from operators.etcd.client.errors import Denied, NoLeader, Refused, Unauthenticated, Unreachable, Unsupported
-from operators.etcd.client.http import QUESTION, Wire
+from operators.etcd.client.http import QUESTION_TIMEOUT_SECONDS, Wire
 from operators.etcd.client.server import (
     Access,
     Alarm,
@@ -36,17 +36,17 @@ from operators.etcd.client.server import (
     Progress,
 )
 
-CHANGE = 10.0
+CHANGE_TIMEOUT_SECONDS = 10.0
 """Seconds for a change; etcd itself gives up after 7 (with the default election timeout), but not one of members."""
 
-LONG = 300.0
+LONG_TIMEOUT_SECONDS = 300.0
 """Seconds for what grows with the database, such as a defragmentation; it goes on though nobody waits any longer."""
 
 _NOTHING = "AA=="
 """The lowest key that there can be, in base64."""
 
 _ROOT = "root"
-_HASH = 32
+_HASH_BYTES = 32
 
 Answer = TypeVar("Answer")
 Key = tuple[str, int, str, str]
@@ -123,33 +123,35 @@ class Gateway:
         return "" if version == "not_decided" else version
 
     async def add_learner(self, peer_url: str) -> Member:
-        return await self._ask("cluster/member/add", responses.added, CHANGE, peerURLs=[peer_url], isLearner=True)
+        return await self._ask(
+            "cluster/member/add", responses.added, CHANGE_TIMEOUT_SECONDS, peerURLs=[peer_url], isLearner=True
+        )
 
     async def promote(self, member_id: int) -> None:
-        await self._ask("cluster/member/promote", dict, CHANGE, ID=str(member_id))
+        await self._ask("cluster/member/promote", dict, CHANGE_TIMEOUT_SECONDS, ID=str(member_id))
 
     async def remove(self, member_id: int) -> None:
-        await self._ask("cluster/member/remove", dict, CHANGE, ID=str(member_id))
+        await self._ask("cluster/member/remove", dict, CHANGE_TIMEOUT_SECONDS, ID=str(member_id))
 
     async def move_leader(self, to: int) -> None:
-        await self._ask("maintenance/transfer-leadership", dict, CHANGE, targetID=str(to))
+        await self._ask("maintenance/transfer-leadership", dict, CHANGE_TIMEOUT_SECONDS, targetID=str(to))
 
     async def disarm(self, alarm: Alarm) -> None:
         body = {"action": "DEACTIVATE", "memberID": str(alarm.member_id), "alarm": alarm.kind}
-        await self._ask("maintenance/alarm", dict, CHANGE, **body)
+        await self._ask("maintenance/alarm", dict, CHANGE_TIMEOUT_SECONDS, **body)
 
     async def compact(self, revision: int) -> None:
         with _harmless(_COMPACTED):
-            await self._ask("kv/compaction", dict, LONG, revision=str(revision), physical=True)
+            await self._ask("kv/compaction", dict, LONG_TIMEOUT_SECONDS, revision=str(revision), physical=True)
 
     async def defragment(self) -> None:
-        await self._ask("maintenance/defragment", dict, LONG)
+        await self._ask("maintenance/defragment", dict, LONG_TIMEOUT_SECONDS)
 
     async def hash_kv(self, revision: int = 0) -> HashKV:
         def read(answer: Any) -> HashKV:
             return responses.hash_kv(answer, revision)
 
-        return await self._ask("maintenance/hashkv", read, LONG, revision=str(revision))
+        return await self._ask("maintenance/hashkv", read, LONG_TIMEOUT_SECONDS, revision=str(revision))
 
     async def snapshot(self) -> AsyncGenerator[bytes, None]:
         token = _tokens.get(self._key)
@@ -175,18 +177,18 @@ class Gateway:
 
     async def enable_auth(self, user: str, password: str) -> None:
         with _harmless("user name not found"):
-            await self._ask("auth/user/delete", dict, CHANGE, name=user)
+            await self._ask("auth/user/delete", dict, CHANGE_TIMEOUT_SECONDS, name=user)
         with _harmless("role name already exists"):
-            await self._ask("auth/role/add", dict, CHANGE, name=_ROOT)
-        await self._ask("auth/user/add", dict, CHANGE, name=user, password=password)
-        await self._ask("auth/user/grant", dict, CHANGE, user=user, role=_ROOT)
-        await self._ask("auth/enable", dict, CHANGE)
+            await self._ask("auth/role/add", dict, CHANGE_TIMEOUT_SECONDS, name=_ROOT)
+        await self._ask("auth/user/add", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
+        await self._ask("auth/user/grant", dict, CHANGE_TIMEOUT_SECONDS, user=user, role=_ROOT)
+        await self._ask("auth/enable", dict, CHANGE_TIMEOUT_SECONDS)
 
     async def disable_auth(self) -> None:
-        await self._ask("auth/disable", dict, CHANGE)
+        await self._ask("auth/disable", dict, CHANGE_TIMEOUT_SECONDS)
 
     async def change_password(self, user: str, password: str) -> None:
-        await self._ask("auth/user/changepw", dict, CHANGE, name=user, password=password)
+        await self._ask("auth/user/changepw", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
 
     async def aclose(self) -> None:
         await self._wire.aclose()
@@ -205,10 +207,12 @@ class Gateway:
                 raise self._wire.refused(path, line) from None
             sent, last = sent + len(piece), len(piece)
             yield piece
-        if left or last != _HASH:
+        if left or last != _HASH_BYTES:
             raise Unreachable(f"{self._wire.who} ended its snapshot after {sent} bytes, before its end: take it again.")
 
-    async def _ask(self, path: str, read: Callable[[Any], Answer], within: float = QUESTION, **body: Any) -> Answer:
+    async def _ask(
+        self, path: str, read: Callable[[Any], Answer], within: float = QUESTION_TIMEOUT_SECONDS, **body: Any
+    ) -> Answer:
         """Put a question or a change. What is refused for want of a token was not done: it is put again, with one."""
         token = _tokens.get(self._key)
         try:

@@ -17,13 +17,13 @@ from operators.etcd.client.server import Access, Endpoint
 from shared.observability import tracing
 from shared.pki import verify
 
-QUESTION = 5.0
+QUESTION_TIMEOUT_SECONDS = 5.0
 """Seconds until a question counts as not answered."""
 
-SILENCE = 60.0
+STREAM_PAUSE_SECONDS = 60.0
 """Seconds between two lines of a stream."""
 
-LONGEST_LINE = 2**20
+MAX_LINE_BYTES = 2**20
 """Bytes of a line of a stream; etcd's have 44 KiB."""
 
 Answer = TypeVar("Answer")
@@ -55,7 +55,7 @@ class Wire:
         read: Callable[[Any], Answer],
         *,
         token: str = "",
-        within: float = QUESTION,
+        within: float = QUESTION_TIMEOUT_SECONDS,
     ) -> Answer:
         """Ask, and read the answer.
 
@@ -70,21 +70,23 @@ class Wire:
 
     async def get(self, path: str, read: Callable[[Any], Answer]) -> Answer:
         """What everybody is told."""
-        whole = aiohttp.ClientTimeout(total=QUESTION)
+        whole = aiohttp.ClientTimeout(total=QUESTION_TIMEOUT_SECONDS)
         with self._traced(path):
             async with self._sent(f"{self._url}/{path}", path, whole) as answer:
                 return self._understood(path, _json(read), await answer.read())
 
     async def metrics(self, read: Callable[[str], Answer]) -> Answer:
         """What Prometheus is told."""
-        whole = aiohttp.ClientTimeout(total=QUESTION)
+        whole = aiohttp.ClientTimeout(total=QUESTION_TIMEOUT_SECONDS)
         with self._traced("metrics"):
             async with self._sent(self._metrics, "metrics", whole) as answer:
                 return self._understood("metrics", lambda text: read(text.decode()), await answer.read())
 
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
         """A stream's answers, one a line."""
-        pauses = aiohttp.ClientTimeout(total=None, sock_connect=QUESTION, sock_read=SILENCE)
+        pauses = aiohttp.ClientTimeout(
+            total=None, sock_connect=QUESTION_TIMEOUT_SECONDS, sock_read=STREAM_PAUSE_SECONDS
+        )
         async with self._sent(f"{self._url}/v3/{path}", path, pauses, {}, token) as answer:
             async for line in answer.content:
                 yield line
@@ -123,7 +125,7 @@ class Wire:
                 timeout=timeout,
                 server_hostname=self._host if url.startswith("https:") else None,
                 allow_redirects=False,
-                read_bufsize=LONGEST_LINE // 2,  # as aiohttp counts
+                read_bufsize=MAX_LINE_BYTES // 2,  # as aiohttp counts
             ) as answer:
                 if answer.status != HTTPStatus.OK:
                     raise self.refused(path, await answer.read())
@@ -149,12 +151,12 @@ class Wire:
         try:
             yield
         except TimeoutError:
-            within = timeout.total or SILENCE
+            within = timeout.total or STREAM_PAUSE_SECONDS
             why = f" gave no answer to {path} within {within:g} s: it is busy, out of reach, or without a quorum."
         except (aiohttp.ClientError, OSError) as error:
             why = _cause(path, error, tls_wanted=bool(self._access.authority))
         except LineTooLong:
-            why = f" answers {path} with what is not etcd's: a line of over {LONGEST_LINE} bytes."
+            why = f" answers {path} with what is not etcd's: a line of over {MAX_LINE_BYTES} bytes."
         except ValueError as error:  # of tls.trust
             why = f" cannot be asked for {path}: {error}."
         else:

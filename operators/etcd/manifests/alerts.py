@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from charts.values.rules import EtcdThresholds
 from dashboards.rules import operator_rules, resource_rules
 from dashboards.rules.asking import ID, OWNER, about_resources, about_servers, largest, told
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.etcd.api import backup, resource
+from operators.etcd.manifests.values import EtcdThresholds
 
 KIND, BACKUP = resource.API.kind.name, backup.API.kind.name
 WHO = "EtcdCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"

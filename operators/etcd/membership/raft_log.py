@@ -18,7 +18,7 @@ from shared.kubernetes.kinds import Obj
 READS_NOTHING_BEFORE = {(3, 7): (3, 6)}
 """Which series must have made a member's last snapshot before another may read the log that follows."""
 
-SNAPSHOT_EACH = 10_000
+ENTRIES_PER_SNAPSHOT = 10_000
 """Entries after which 3.6 makes a snapshot if nothing else is said (DefaultSnapshotCount in embed/config.go)."""
 
 
@@ -66,4 +66,4 @@ def _left(place: Instance, since: int, series: tuple[int, int]) -> int:
     said = place.status
     if said is None or place.member is None or Version.parse(said.version).series != series:
         return 0
-    return since + (number_given(place.pod_obj, SNAPSHOT_COUNT) or SNAPSHOT_EACH) + 1 - said.raft_applied
+    return since + (number_given(place.pod_obj, SNAPSHOT_COUNT) or ENTRIES_PER_SNAPSHOT) + 1 - said.raft_applied

@@ -31,7 +31,7 @@ POD_NAME = "POD_NAME"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod has its addresses for this
 """What members listen on: Go takes it for IPv6, too, where there is any; "[::]" would fail where there is none."""
 
-SPARED = 0.9
+GO_HEAP_SHARE = 0.9
 """Part of a memory limit that Go's heap may take before it collects harder: the rest is for what is not heap."""
 
 
@@ -118,7 +118,7 @@ def environment(resource: EtcdCluster) -> list[Obj]:
         cores = max(1, math.ceil(parse_quantity(limits["cpu"])))
         found.append({"name": "GOMAXPROCS", "value": str(cores)})
     if "memory" in limits and "GOMEMLIMIT" not in given:
-        heap = int(float(parse_quantity(limits["memory"])) * SPARED)
+        heap = int(float(parse_quantity(limits["memory"])) * GO_HEAP_SHARE)
         found.append({"name": "GOMEMLIMIT", "value": f"{heap}B"})
     # One of ours that is given can hardly be meant to be another.
     return found + [variable for variable in resource.spec.environment() if variable["name"] not in ours]

@@ -8,7 +8,7 @@ from shared.api.podspec import PodDisruptionBudget
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, Obj
 from shared.kubernetes.ownership import Owner
 
-LEAST_WITH_BUDGET = 3
+MIN_MEMBERS_WITH_BUDGET = 3
 """Members from which on one may be missing without a person having allowed it: two of three still agree."""
 
 
@@ -18,7 +18,7 @@ def disruption_budget(resource: EtcdCluster, own: Owner) -> Obj | None:
     Of one or two members none may be missing, and a node must be drainable all the same.
     """
     given = resource.spec.pod_disruption_budget
-    if given is None and resource.spec.size < LEAST_WITH_BUDGET:
+    if given is None and resource.spec.size < MIN_MEMBERS_WITH_BUDGET:
         return None
     spec = (given or PodDisruptionBudget()).disruption_budget(own.selector(COMPONENT))
     # A pod that is not ready may always be evicted, for it serves nobody; but not where it takes its data along.

@@ -16,16 +16,16 @@ from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
-USER = 65532
+RUN_AS_USER = 65532
 """The user and group that members run as: no user of a node, and known to images that run as nobody."""
 
 TEMPLATE = "etcd.ydzs.io/template"
 """Annotation of pods: the digest of the template that they were made from."""
 
-HANDING_OVER = 30
+HAND_OVER_SECONDS = 30
 """Seconds in which etcd, told to end, answers what it has begun; the leader hands over before."""
 
-STARTING = 900
+STARTUP_SECONDS = 900
 """Seconds until a member must serve: it reads its database, and compares it with others', before it does."""
 
 
@@ -64,9 +64,10 @@ def pod(
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             # etcd gives the leadership two elections' time to move, and then closes what clients have open.
-            "terminationGracePeriodSeconds": HANDING_OVER + 2 * spec.election_timeout // 1000,
+            "terminationGracePeriodSeconds": HAND_OVER_SECONDS + 2 * spec.election_timeout // 1000,
             # OnRootMismatch, for else the directory that etcd keeps to itself would open to the group at each start.
-            "securityContext": restricted(USER) | {"fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch"},
+            "securityContext": restricted(RUN_AS_USER)
+            | {"fsGroup": RUN_AS_USER, "fsGroupChangePolicy": "OnRootMismatch"},
             "containers": [_etcd(resource, image, command_line.arguments(resource, quota))],
             "topologySpreadConstraints": spec.spread(own.selector(COMPONENT)),
             **spec.placement(),
@@ -127,7 +128,7 @@ def _probes(resource: EtcdCluster) -> Obj:
         path = "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"
         alive = {"httpGet": {"path": path, "port": METRICS, "scheme": "HTTP"}}
     return {
-        "startupProbe": {**alive, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTING},
+        "startupProbe": {**alive, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTUP_SECONDS},
         "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
         "livenessProbe": {**alive, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
     }

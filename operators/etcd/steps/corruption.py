@@ -63,7 +63,7 @@ def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agr
         return Step((), Progress.WAITING, "CorruptMemberHeld", message, warning=True, requeue=RETRY_SECONDS)
     if place is not None and place is seen.leader:
         return member_changes.hand_over(resource, seen, place, REASON, f"{found}, and it leads")
-    assert place is not None, "refuse_strangers waits for members that are not ours"
+    assert place is not None, "refuse_unknown_members waits for members that are not ours"
     call = member_changes.remove(resource, seen, place)
     message = f"{found}: it is removed, and joins again with an empty disk."
     return announced(resource.obj, Step((call,), Progress.WAITING, REASON, message, warning=True))

@@ -14,15 +14,13 @@ its data goes. So it is where users are asked for: without a quorum nobody is le
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
-
-TOKEN_LENGTH = 12
+from shared.steps.confirmed_recovery import recovery_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ class QuorumLoss:
         if not self.for_good or self.silent or self.survivor is None:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
-        said = f"{self.cluster_id:016x} lost {ids} goes on with {self.survivor.name} {_member_id(self.survivor):016x}"
-        return hashlib.sha256(said.encode()).hexdigest()[:TOKEN_LENGTH]
+        member_id = _member_id(self.survivor)
+        return recovery_token(f"{self.cluster_id:016x} lost {ids} goes on with {self.survivor.name} {member_id:016x}")
 
 
 def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:

@@ -11,7 +11,7 @@ from operators.etcd.observe import Observed
 from shared.runtime.plan import PASS, Step
 
 
-def refuse_strangers(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A member that is of no place is not ours to remove, and nobody can tell whether it is healthy."""
     if not seen.unknown_members:
         return PASS

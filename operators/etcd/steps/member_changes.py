@@ -8,9 +8,9 @@ from operators.etcd.lifecycles import MEMBER, MemberEvent, MemberState, member_s
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed, endpoint, endpoints
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
-from shared.runtime.plan import Action, Delete, Step
+from shared.runtime.plan import Action, Step
 from shared.status.verdict import Progress
+from shared.steps import volumes
 
 
 def add(resource: EtcdCluster, seen: Observed, number: int) -> AddLearner:
@@ -40,12 +40,7 @@ def delete_remains(resource: EtcdCluster, seen: Observed, place: Instance) -> tu
     The volume comes first. It then waits for the pod, and the next pod cannot have it.
     """
     MEMBER.after(member_state(resource, seen, place), MemberEvent.DELETE)
-    actions: list[Action] = []
-    if place.volume and not place.volume_leaving:
-        actions.append(Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
-    if place.pod_obj and "deletionTimestamp" not in place.pod_obj["metadata"]:
-        actions.append(Delete(POD, place.pod_obj))
-    return tuple(actions)
+    return volumes.replace_disk(place, in_use=place.member is not None)
 
 
 def hand_over(resource: EtcdCluster, seen: Observed, leader: Instance, reason: str, why: str) -> Step:

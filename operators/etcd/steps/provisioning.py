@@ -6,19 +6,23 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import disruption_budget, names, services
+from operators.etcd.membership.layout import layout
+from operators.etcd.objects import disruption_budget, names, pod, services, stateful_set
 from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.settings import Settings
+from operators.etcd.steps.quorum_recovery import replicas
+from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
+from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -40,7 +44,7 @@ def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Obse
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
+    """Keep certificates: created before members need them, and renewed before they expire."""
     issuing = Issuing(
         own=names.owner(resource, settings.operator),
         component=COMPONENT,
@@ -82,14 +86,30 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
+def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Keep a replica for each member, with a template that says what an empty disk may start.
+
+    While an upgrade is refused the template keeps the image that members have, so that repairs go on.
+    """
+    own = names.owner(resource, settings.operator)
+    runs, follows = permitted(resource, seen), layout(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    template = pod.pod(runs, own, image, follows.start, seen.secrets, quota(runs, seen))
+    stopped = replicas(resource, seen)
+    count = follows.replicas if stopped is None else stopped
+    made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
+    # A stale plan could delete members' pods, or let an empty disk bootstrap.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+
+
 def quota(resource: EtcdCluster, seen: Observed) -> int:
     """Bytes that a member's database may take: no more than before until every volume has the room that goes with it.
 
     A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
     """
     wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
-    volumes = [place.volume for place in seen.places if place.volume and provisioning.is_bound(place.volume)]
-    if template is None or not any(smaller(provisioning.capacity(volume), storage.size) for volume in volumes):
+    volumes = [place.volume for place in seen.places if place.volume and is_bound(place.volume)]
+    if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
         return wanted
     (container,) = template["spec"]["template"]["spec"]["containers"]
     before = [argument for argument in container["args"] if argument.startswith(QUOTA)]

@@ -30,13 +30,12 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
-from shared.status.verdict import Progress
+from shared.steps.confirmed_recovery import Proposal, confirms, recorded
 
 QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
 
-SOON, AGAIN = 5.0, 30.0
-"""Seconds until members are asked again: while they may come back, and while a person must act."""
-
+POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
+"""Time until members are observed again: while they may come back, and while a person must act or a pod failed."""
 
 PodBuilder = Callable[[EtcdCluster, int, str], Obj]
 """The pod that makes a new cluster of the database at a place (its number), for a recovery (its token)."""
@@ -47,11 +46,11 @@ def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
 
     What was told stays while it is carried out, and until the id of the cluster that it made is recorded.
     """
-    recorded = _recorded(resource)
-    if recorded and seen.cluster_id and seen.cluster_id == successor(resource):
+    record = recorded(resource)
+    if record and seen.cluster_id and seen.cluster_id == successor(resource):
         return None
-    if recorded and (executing(resource, seen) or _made(resource, seen)):
-        return recorded
+    if record and (executing(resource, seen) or _made(resource, seen)):
+        return record
     found = loss(resource, seen)
     if found is None or found.survivor is None or not found.token or resource.spec.storage.medium == "Memory":
         return None
@@ -66,13 +65,13 @@ def executing(resource: EtcdCluster, seen: Observed) -> bool:
     It begins only while the loss is as it was told. Once members have been stopped nobody can tell that any more: what
     the status says counts then. Taking the confirmation back ends it, until the new cluster is made.
     """
-    recorded = _recorded(resource)
-    if not recorded or not _confirms(resource, recorded["token"]) or seen.members is not None:
+    record = recorded(resource)
+    if not record or not confirms(resource, record["token"]) or seen.members is not None:
         return False
     if _made(resource, seen):
         return False
     found = loss(resource, seen)
-    return _stopped(seen) or (found is not None and found.token == recorded["token"])
+    return _stopped(seen) or (found is not None and found.token == record["token"])
 
 
 def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
@@ -81,9 +80,9 @@ def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
         return None
     if executing(resource, seen):
         return 0
-    recorded = _recorded(resource)
-    if recorded and _made(resource, seen):
-        return 1 + (names.number_of(resource, recorded["survivor"]) or 0)
+    record = recorded(resource)
+    if record and _made(resource, seen):
+        return 1 + (names.number_of(resource, record["survivor"]) or 0)
     if not _stopped(seen):
         return None
     if recovery_pod_name(resource) in seen.job_pods:
@@ -100,13 +99,13 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
     """
     if executing(resource, seen):
         return _execute(build, resource, seen, now)
-    recorded, pod = _recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
-    if recorded and _made(resource, seen):
-        message = f"The new cluster is made of the data of {recorded['survivor']}, which starts as its only member."
-        return Step.progressing(RECOVERING, message, requeue=SOON)
+    record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
+    if record and _made(resource, seen):
+        message = f"The new cluster is made of the data of {record['survivor']}, which starts as its only member."
+        return Step.progressing(RECOVERING, message, requeue=POLL_SECONDS)
     if pod is not None:
         message = f"The pod {recovery_pod_name(resource)} is not needed any more: it goes."
-        return Step.wait(RECOVERING, message, *_delete(pod), requeue=SOON)
+        return Step.wait(RECOVERING, message, *_delete(pod), requeue=POLL_SECONDS)
     found = loss(resource, seen)
     if found is None:
         return PASS
@@ -115,25 +114,27 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
 
 def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Stop all, then make the new cluster of what the survivor has."""
-    recorded, pod = _recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
-    survivor, token = recorded["survivor"], recorded["token"]
+    record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
+    survivor, token = record["survivor"], record["token"]
     number = names.number_of(resource, survivor)
     running = [place.name for place in seen.places if place.pod_obj is not None]
     if not _stopped(seen) or survivor in running or number is None:
         message = f"Recovery {token} is allowed: {', '.join(running)} stop, so that all they know is on their disks."
-        return Step.wait(RECOVERING, message, requeue=SOON)
+        return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
     message = f"Recovery {token}: a new cluster is made of the data of {survivor}."
     if pod is None:
         return Step.wait(RECOVERING, message, Apply(POD, build(resource, number, token)))
     if token_of(pod) != token:
-        return Step.wait(RECOVERING, f"{message} The pod of a former one goes first.", *_delete(pod), requeue=SOON)
+        return Step.wait(
+            RECOVERING, f"{message} The pod of a former one goes first.", *_delete(pod), requeue=POLL_SECONDS
+        )
     if (pod.get("status") or {}).get("phase") == "Failed":
         message = f"{message} It failed: {_last_words(pod)} Nothing was changed; it is tried again."
-        actions = _delete(pod) if _ended_for(pod, now) >= AGAIN else ()
-        return Step(actions, Progress.WAITING, "RecoveryFailed", message, warning=True, requeue=SOON)
+        actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
+        return Step.wait("RecoveryFailed", message, *actions, warning=True, requeue=POLL_SECONDS)
     trouble = Pod.of(pod).trouble
     message = f"{message} Its pod does not start: {trouble}" if trouble else message
-    return Step((), Progress.WAITING, RECOVERING, message, warning=bool(trouble), requeue=SOON)
+    return Step.wait(RECOVERING, message, warning=bool(trouble), requeue=POLL_SECONDS)
 
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
@@ -150,7 +151,7 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
             f"{what} {_silent(seen, found)}: whether one of them has more than the others cannot be told. Bring them "
             "back; or, if their data is gone, too, delete their volume claims, which says so. Nothing was changed."
         )
-        return Step((), Progress.PROGRESSING, QUORUM_LOST, message, warning=True, requeue=SOON)
+        return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
     assert found.survivor is not None
     if resource.spec.storage.medium == "Memory":
         return Step.blocked(
@@ -158,24 +159,10 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
             f"{what} {found.survivor.name} has its data in memory, and would lose it if it stopped: take an EtcdBackup "
             "of it now, and restore that into a new EtcdCluster.",
         )
-    recorded, confirmed = _recorded(resource), resource.spec.recovery
-    if confirmed is not None and confirmed.confirm != found.token:
-        return Step.blocked(
-            "TokenRefused",
-            f"{what} spec.recovery.confirm is {confirmed.confirm!r}, and what can be done now has the token "
-            f"{found.token}: {_consequences(found)} Nothing was changed. If that is what you want, confirm that token.",
-        )
-    if confirmed is not None and recorded.get("token") != found.token:
-        return Step.wait(QUORUM_LOST, f"{what} What is to be done is written down first.", requeue=0)
-    return Step(
-        (),
-        Progress.BLOCKED,
-        QUORUM_LOST,
-        f"{what} {_consequences(found)} To allow it, set spec.recovery.confirm to {found.token}. First make sure that "
-        "no lost member still runs somewhere, such as on a node that is cut off. Nothing was changed.",
-        warning=True,
-        requeue=AGAIN,
-    )
+    caution = "First make sure that no lost member still runs somewhere, such as on a node that is cut off."
+    recording = "What is to be done is written down first."
+    proposal = Proposal(QUORUM_LOST, what, _consequences(found), caution, recording, found.token)
+    return proposal.decide(resource, requeue=RETRY_SECONDS)
 
 
 def _await(seen: Observed, found: QuorumLoss) -> Step:
@@ -185,7 +172,7 @@ def _await(seen: Observed, found: QuorumLoss) -> Step:
         f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_silent(seen, found)}.{lost} Nothing is "
         "lost for good: what is written is on the others' volumes."
     )
-    return Step((), Progress.PROGRESSING, NO_QUORUM, message, warning=True, requeue=SOON)
+    return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
 
 
 def _consequences(found: QuorumLoss) -> str:
@@ -199,26 +186,17 @@ def _consequences(found: QuorumLoss) -> str:
     )
 
 
-def _recorded(resource: EtcdCluster) -> Obj:
-    """status.recovery; empty if nothing stands there."""
-    return resource.reported.get("recovery") or {}
-
-
-def _confirms(resource: EtcdCluster, token: str) -> bool:
-    return resource.spec.recovery is not None and resource.spec.recovery.confirm == token
-
-
 def _stopped(seen: Observed) -> bool:
     return seen.stateful_set is not None and seen.stateful_set["spec"].get("replicas") == 0
 
 
 def _made(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the new cluster is made: its pod has ended well, or somebody answers as that cluster."""
-    recorded, pod = _recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
+    record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if any(place.status and place.status.cluster_id == successor(resource) for place in seen.places):
         return True
     ended_well = pod is not None and (pod.get("status") or {}).get("phase") == "Succeeded"
-    return ended_well and token_of(pod or {}) == recorded.get("token")
+    return ended_well and token_of(pod or {}) == record.get("token")
 
 
 def token_of(pod: Obj) -> str:
@@ -246,7 +224,7 @@ def _ended_for(pod: Obj, now: datetime) -> float:
     """Seconds since a pod failed; since it was made, where the kubelet did not say (evicted)."""
     times = [end["finishedAt"] for end in _ends(pod) if end.get("finishedAt")]
     since = max(times, default=pod["metadata"].get("creationTimestamp"))
-    return (now - datetime.fromisoformat(since)).total_seconds() if since else AGAIN
+    return (now - datetime.fromisoformat(since)).total_seconds() if since else RETRY_SECONDS
 
 
 def _names(voters: tuple[Voter, ...]) -> str:

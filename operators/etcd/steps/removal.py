@@ -31,7 +31,7 @@ def replace_lost_member(resource: EtcdCluster, facts: Assessment, _now: datetime
     return Step.wait("Replacing", message, member_changes.remove(resource, facts, place))
 
 
-def drop_leavings(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+def delete_removed_members(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
     """Delete the pod, and then the volume, of a member that was removed."""
     if facts.members is None:
         return PASS

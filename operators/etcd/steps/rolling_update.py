@@ -1,17 +1,14 @@
-"""Changes that need a restart: which pods are outdated, in what order they go, and what holds them. Pure.
-
-The StatefulSet replaces no pod by itself (OnDelete): its order knows nothing of who is healthy or leads. An outdated
-pod is told by the digest of its template, which leaves out what a running member never reads.
-"""
+"""Changes that need a restart: which pods are outdated, in what order they are recreated, and what holds them. Pure."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.client.commands import Remove
-from operators.etcd.membership.quorum import member_names, removal_refusal, restart_refusal
+from operators.etcd.membership.quorum import removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.names import CONTAINER
@@ -19,13 +16,11 @@ from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.observe import Instance, Observed, endpoints
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over
-from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, is_outdated
-from shared.runtime.plan import PASS, Delete, Step
-from shared.status.verdict import Progress
-
-COMING_BACK = timedelta(minutes=2)
-"""How long a pod may take to be a healthy member again before its change is said to be held by it."""
+from shared.runtime.plan import PASS, Step
+from shared.status.phases import UPDATING
+from shared.steps import rolling_update
+from shared.steps.rolling_update import RollingUpdate, is_returning, restart, template_image
 
 
 def outdated(seen: Observed, place: Instance) -> bool:
@@ -53,12 +48,7 @@ def restart_awaited(_resource: EtcdCluster, seen: Observed, _now: datetime) -> S
         return PASS
     if place.pod and place.pod.leaving:
         return Step.wait("Joining", f"{place.name} joins: its former pod is on the way out. {_stuck(place)}".strip())
-    return Step.wait("Joining", f"{place.name} joins: its pod is made anew, to start as a member.", _restart(place))
-
-
-def _restart(place: Instance) -> Delete:
-    assert place.pod_obj is not None
-    return Delete(POD, place.pod_obj)
+    return Step.wait("Joining", f"{place.name} joins: its pod is made anew, to start as a member.", restart(place))
 
 
 def versions(resource: EtcdCluster, seen: Observed) -> tuple[Version, ...]:
@@ -77,12 +67,9 @@ def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
     """The resource as members may run it: with the image that they have, where the spec's is refused, or must wait."""
     if not refusal(resource, seen) and not unreadable(resource, seen):
         return resource
-    lowest, image = min(versions(resource, seen)), None
-    if seen.stateful_set is not None:
-        containers = seen.stateful_set["spec"]["template"]["spec"]["containers"]
-        image = next(container["image"] for container in containers if container["name"] == CONTAINER)
-    spec = resource.spec.model_copy(update={"image": image, "version": str(lowest)})
-    return EtcdCluster(resource.obj, spec)
+    image = template_image(seen.stateful_set, CONTAINER) if seen.stateful_set is not None else None
+    update = {"image": image, "version": str(min(versions(resource, seen)))}
+    return EtcdCluster(resource.obj, resource.spec.model_copy(update=update))
 
 
 def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -95,82 +82,69 @@ def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime)
 
 
 def restart_broken(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Where no list is known, outdated pods in which etcd does not even run are made anew: nobody can miss them.
+    """Where no list is known, recreate an outdated pod in which etcd does not even run: nothing depends on it.
 
-    So a change that broke a whole cluster, or the only member, is mended by the next one. Not where the data would go
-    with the pod.
+    This repairs a change that broke a whole cluster, or the only member. Not where the data would go with the pod.
     """
     if seen.members is not None or (resource.spec.storage.medium == "Memory" and resource.recorded_cluster_id):
         return PASS
-    for place in seen.places:
-        if place.pod_obj and place.pod and outdated(seen, place) and not place.runs and not place.pod.leaving:
-            message = f"{place.name} does not run, and was made before the change: it is made anew."
-            return Step.wait("Updating", message, _restart(place))
+    for place in rolling_update.broken(seen.places, partial(outdated, seen)):
+        message = f"{place.name} does not run, and was made before the change: it is made anew."
+        return Step.wait(UPDATING, message, restart(place))
     return PASS
 
 
 def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Outdated pods are made anew, one at a time: broken ones first, then followers, the leader last.
-
-    Each goes only when the one before is back: a change that breaks the first stops there, and can be taken back.
-    """
+    """Recreate outdated pods one at a time: broken ones first, then followers, the leader last."""
     stale = [place for place in seen.places if place.member and outdated(seen, place)]
     if not stale:
         return PASS
-    goal = f"{len(stale)} of {len(seen.places)} pods still run as before the change"
+    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPDATING, "UpgradeHeld", HELD_BACK_POLL_SECONDS)
     if leaving := [place for place in seen.places if place.pod and place.pod.leaving]:
-        return Step.wait("Updating", f"{goal}. {leaving[0].name} is on the way out. {_stuck(leaving[0])}".strip())
-    place = min(stale, key=lambda place: (place.runs, seen.healthy(place), place is seen.leader, place.number))
-    if place.runs and (late := _late(seen, place)):
-        return Step.wait("Updating", f"{goal}. {late}")
-    if resource.spec.storage.medium == "Memory":
-        return _leave_and_rejoin(resource, seen, place, goal)
-    if why := restart_refusal(seen, place):
-        if coming := _coming_back(seen, now):
-            return Step.wait(
-                "Updating", f"{goal}. {coming} is made anew, and comes back.", requeue=MEMBERSHIP_POLL_SECONDS
-            )
-        return _held(seen, goal, place, why)
-    others = [other for other in seen.healthy_voters if other is not place]
-    if place is seen.leader and others:
-        return hand_over(resource, seen, place, "Updating", f"{goal}; {place.name} leads and is the last")
-    return Step.wait("Updating", f"{goal}: {place.name} is made anew.", _restart(place))
+        return roll.wait(f"{leaving[0].name} is on the way out. {_stuck(leaving[0])}".strip())
+    return roll.next(
+        rank=lambda place: (place.runs, seen.healthy(place), place is seen.leader, place.number),
+        gates=(
+            partial(_await_unready_voter, seen, roll),  # it takes part again, and is not ready for clients yet
+            partial(_leave_and_rejoin, resource, seen, roll),  # a member whose data goes with its pod
+            partial(_keep_quorum, seen, roll, now),  # while every other voter is healthy
+            partial(_hand_over_leadership, resource, seen, roll),
+        ),
+    )
 
 
-def _coming_back(seen: Observed, now: datetime) -> str:
-    """Whose pod was just made anew, if nobody else is down: that is no trouble yet."""
-    down = [seen.place_of(member) for member in seen.down]
-    for place in down:
-        if place is None or outdated(seen, place) or (place.pod and place.pod.trouble):
-            return ""
-        made = place.pod_obj["metadata"]["creationTimestamp"] if place.pod_obj else now.isoformat()
-        if now - datetime.fromisoformat(made) > COMING_BACK:
-            return ""
-    return ", ".join(place.name for place in down if place)
-
-
-def _late(seen: Observed, place: Instance) -> str:
-    """Who is not yet ready for clients, though it takes part: another one must not go meanwhile."""
-    for other in seen.healthy_voters:
+def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], place: Instance) -> Step | None:
+    for other in seen.healthy_voters if place.runs else ():
         if other is not place and not other.ready:
-            return f"{other.name} takes part again, and is not yet ready for clients."
-    return ""
+            return roll.wait(f"{other.name} takes part again, and is not yet ready for clients.")
+    return None
 
 
-def _held(seen: Observed, goal: str, place: Instance, why: str) -> Step:
-    """Says who holds the others up, and in Kubernetes' own words what it lacks."""
-    message = f"{goal}. {place.name} is not made anew yet: {why}."
-    broken = [other for other in seen.places if other.pod and other.pod.trouble and not outdated(seen, other)]
-    if broken and broken[0].pod:
-        message += (
-            f" {broken[0].name} already runs as the spec says, and does not start: {broken[0].pod.trouble} "
-            "Mend the spec, or take the change back: the others stay as they are."
-        )
-    return Step((), Progress.WAITING, "UpgradeHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
+    why = restart_refusal(seen, place)
+    if not why:
+        return None
+    down = [seen.place_of(member) for member in seen.down]
+    if down and all(other and not outdated(seen, other) and is_returning(other, now) for other in down):
+        names = ", ".join(other.name for other in down if other)
+        return roll.wait(f"{names} is made anew, and comes back.", requeue=MEMBERSHIP_POLL_SECONDS)
+    return roll.hold(place, f"{why}.", with_trouble=True)
 
 
-def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Instance, goal: str) -> Step:
-    """Where the data goes with the pod, the member leaves before, and joins again with the new one; then the next."""
+def _hand_over_leadership(
+    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], place: Instance
+) -> Step | None:
+    if place is not seen.leader or not [other for other in seen.healthy_voters if other is not place]:
+        return None
+    return hand_over(resource, seen, place, UPDATING, f"{roll.goal}; {place.name} leads and is the last")
+
+
+def _leave_and_rejoin(
+    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], place: Instance
+) -> Step | None:
+    """Where the data goes with the pod, remove the member before; it joins again with the new pod; then the next."""
+    if resource.spec.storage.medium != "Memory":
+        return None
     assert place.member is not None
     present = {other.number for other in seen.places if other.member}
     if not present.issuperset(range(resource.spec.size)):
@@ -178,12 +152,12 @@ def _leave_and_rejoin(resource: EtcdCluster, seen: Observed, place: Instance, go
     if why := removal_refusal(seen, place.member):
         if len(seen.voters) == 1:
             why += ", and its data would go with its pod (storage.medium is Memory). Let spec.size be 3"
-        return _held(seen, goal, place, why)
+        return roll.hold(place, f"{why}.", with_trouble=True)
     if place is seen.leader:
-        return hand_over(resource, seen, place, "Updating", f"{goal}; {place.name} leads and is the last")
+        return hand_over(resource, seen, place, UPDATING, f"{roll.goal}; {place.name} leads and is the last")
     remove = Remove(endpoints(resource, seen), seen.secrets.access, place.member)
-    message = f"{goal}: {place.name} leaves, for its data goes with its pod, and joins again with a new one."
-    return Step.wait("Updating", message, remove)
+    message = f"{roll.goal}: {place.name} leaves, for its data goes with its pod, and joins again with a new one."
+    return Step.wait(UPDATING, message, remove)
 
 
 def _stuck(place: Instance) -> str:
@@ -191,25 +165,3 @@ def _stuck(place: Instance) -> str:
     if place.pod_obj is None or place.runs:
         return ""
     return STUCK if place.status is None and not place.ready else ""
-
-
-def who_is_down(seen: Observed) -> str:
-    """The members that are down, each with what is known of why."""
-    told = []
-    for member in seen.down:
-        place = seen.place_of(member)
-        if place is None:
-            told.append(member_names(seen, (member,)))
-        elif place.pod is None:
-            told.append(f"{place.name} has no pod.")
-        elif place.pod.leaving:
-            told.append(f"{place.name} is on the way out. {STUCK}")
-        elif place.pod.trouble:
-            told.append(f"{place.name} does not start: {place.pod.trouble}")
-        elif place.status is None:
-            told.append(f"{place.name} does not answer: {place.error}" if place.error else f"{place.name} starts.")
-        elif place.status.leader == 0:
-            told.append(f"{place.name} knows no leader.")
-        else:
-            told.append(f"{place.name} is catching up.")
-    return " ".join(told)

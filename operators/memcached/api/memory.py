@@ -28,7 +28,7 @@ NEEDED_CEL = " + ".join(
 )
 """MiB with which a server is never killed for what its own flags allow."""
 
-WARM_RESTART_LEAST_MB = 64
+MIN_WARM_RESTART_MB = 64
 """A memory file is handed out to every slab class at the start, a page of 1 MiB each, and 63 is the most there are."""
 
 

@@ -21,11 +21,15 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Kind, Obj
 
 _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
-_LONGEST_WITH_SET = 52
+_MAX_SET_NAME = 52
 """A StatefulSet's pods bear its name and a hash of 10 characters in one label, and a label has 63 at most."""
+
+
+WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
+"""The kinds that spec.workload names."""
 
 
 class MemcachedStatus(Status):
@@ -71,9 +75,9 @@ API = Resource(
             "letter and ending with a letter or digit. Rename it.",
         ),
         Rule(
-            f"self.spec.workload != 'StatefulSet' || size(self.metadata.name) <= {_LONGEST_WITH_SET}",
-            lambda resource: resource.spec.workload != "StatefulSet" or len(resource.name) <= _LONGEST_WITH_SET,
-            f"metadata.name names the StatefulSet too, and may then have at most {_LONGEST_WITH_SET} characters. "
+            f"self.spec.workload != 'StatefulSet' || size(self.metadata.name) <= {_MAX_SET_NAME}",
+            lambda resource: resource.spec.workload != "StatefulSet" or len(resource.name) <= _MAX_SET_NAME,
+            f"metadata.name names the StatefulSet too, and may then have at most {_MAX_SET_NAME} characters. "
             "Rename it, or let spec.workload be Deployment.",
         ),
     ),

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from operators.memcached.api.memory import NEEDED_CEL, WARM_RESTART_LEAST_MB, overhead_mib
+from operators.memcached.api.memory import MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
 from operators.memcached.api.reserved_flags import (
     REFUSED,
     REFUSED_WITH_AUTH,
@@ -227,10 +227,10 @@ class MemcachedSpec(PodSettings):
             where=lambda spec: spec.warm_restart,
         ),
         Rule(
-            f"!self.warmRestart || self.memoryMB >= {WARM_RESTART_LEAST_MB}",
-            lambda spec: not spec.warm_restart or spec.memory_mb >= WARM_RESTART_LEAST_MB,
+            f"!self.warmRestart || self.memoryMB >= {MIN_WARM_RESTART_MB}",
+            lambda spec: not spec.warm_restart or spec.memory_mb >= MIN_WARM_RESTART_MB,
             f"{{}} is too small for warmRestart, which takes a page for each size of items; give at least "
-            f"{WARM_RESTART_LEAST_MB}.",
+            f"{MIN_WARM_RESTART_MB}.",
             at="memoryMB",
             value=("self.memoryMB", lambda spec: spec.memory_mb),
         ),

@@ -13,53 +13,27 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol
 
+from operators.memcached.client.errors import (
+    AuthenticationFailed,
+    Busy,
+    CertificatesRefused,
+    TimedOut,
+    TLSFailed,
+    UnexpectedAnswer,
+    Unreachable,
+)
 from shared.observability import tracing
 from shared.pki.verify import cause
 
-TIMEOUT = 5.0
+TIMEOUT_SECONDS = 5.0
 """Seconds for a connection to be ready, and for an answer to be complete."""
 
-LONGEST_LINE = 65536
-MOST_LINES = 100_000
+MAX_LINE_BYTES = 65536
+MAX_LINES = 100_000
 """Bounds of an answer; the longest that memcached gives, `stats items`, has some 2,000 lines."""
 
 Section = Literal["", "settings", "slabs", "items"]
 """What `stats` tells of; the empty one is the server as a whole."""
-
-
-class MemcachedError(Exception):
-    """A server that could not be spoken with, or did not do as told.
-
-    MemcachedError
-    ├── Unreachable             no connection, or it ended: refused, reset, no such host
-    │   ├── TimedOut            no connection, or no whole answer, in time
-    │   └── Busy                it has as many clients as it takes
-    ├── TLSFailed               the handshake failed: trust, names, or a client certificate
-    ├── AuthenticationFailed    it wants a user and a password, and not these
-    ├── CertificatesRefused     it could not read its own certificate or key
-    └── UnexpectedAnswer        it is not memcached, or a version that answers otherwise
-    """
-
-
-class Unreachable(MemcachedError): ...
-
-
-class TimedOut(Unreachable): ...
-
-
-class Busy(Unreachable): ...
-
-
-class TLSFailed(MemcachedError): ...
-
-
-class AuthenticationFailed(MemcachedError): ...
-
-
-class CertificatesRefused(MemcachedError): ...
-
-
-class UnexpectedAnswer(MemcachedError): ...
 
 
 class Server(Protocol):
@@ -105,7 +79,7 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
     auth: tuple[str, str] | None = None,
-    timeout: float = TIMEOUT,  # noqa: ASYNC109 (of every later answer, too)
+    timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (of every later answer, too)
 ) -> Server:
     """Connect, so far that the server answers commands.
 
@@ -122,7 +96,7 @@ async def connect(
     with _told(address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, proven=False):
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(
-                host, port, ssl=tls, server_hostname=(server_name or host) if tls else None, limit=LONGEST_LINE
+                host, port, ssl=tls, server_hostname=(server_name or host) if tls else None, limit=MAX_LINE_BYTES
             )
     connection = _Connection(address, reader, writer, timeout)
     try:
@@ -169,7 +143,7 @@ class _Connection:
         command = f"stats {section}".rstrip()
         found: dict[str, str] = {}
         async with self._asked(command):
-            for _ in range(MOST_LINES):
+            for _ in range(MAX_LINES):
                 line = await self._line(command)
                 if line == "END":
                     return found
@@ -238,7 +212,7 @@ class _Connection:
             line = (await self._reader.readuntil(b"\n")).rstrip(b"\r\n").decode(errors="backslashreplace")
         except asyncio.LimitOverrunError:
             raise UnexpectedAnswer(
-                f"{self.address} answers {command!r} with a line of over {LONGEST_LINE} bytes: it is not memcached."
+                f"{self.address} answers {command!r} with a line of over {MAX_LINE_BYTES} bytes: it is not memcached."
             ) from None
         if line.startswith("ERROR Too many open connections"):
             raise Busy(f"{self.address} has as many clients as it takes (-c): raise that, or end some of them.")

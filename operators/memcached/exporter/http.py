@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
-CLIENTS = 32
+MAX_CLIENTS = 32
 """Clients that are answered at once; a further one is turned away."""
 
-PATIENCE = 5.0
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Seconds for a client to say what it wants, and again for it to take the answer."""
 
 SHUTDOWN_GRACE_SECONDS = 3.0
 """Seconds for answers under way at the end."""
 
-LONGEST_REQUEST = 16384
+MAX_REQUEST_BYTES = 16384
 
 
 class Page(NamedTuple):
@@ -51,14 +51,14 @@ async def serving(host: str | None, port: int, pages: Pages) -> AsyncIterator[tu
     answering: set[asyncio.Task[None]] = set()
 
     def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(answering) >= CLIENTS:
+        if len(answering) >= MAX_CLIENTS:
             writer.transport.abort()
             return
         task = asyncio.create_task(_answer(reader, writer, pages))
         answering.add(task)
         task.add_done_callback(answering.discard)
 
-    server = await asyncio.start_server(begin, host, port, limit=LONGEST_REQUEST)
+    server = await asyncio.start_server(begin, host, port, limit=MAX_REQUEST_BYTES)
     try:
         yield server.sockets[0].getsockname()[:2]
     finally:
@@ -73,7 +73,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pa
     with suppress(OSError, asyncio.IncompleteReadError):  # the client went away, or is too slow; TimeoutError is one
         try:
             writer.write(await _answer_to(reader, pages))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -83,7 +83,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pa
 
 async def _answer_to(reader: asyncio.StreamReader, pages: Pages) -> bytes:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
         return _message(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)

@@ -31,7 +31,8 @@ from functools import partial
 from pathlib import Path
 
 from operators.memcached.client import server as database
-from operators.memcached.client.server import MemcachedError, Server, TimedOut
+from operators.memcached.client.errors import MemcachedError, TimedOut
+from operators.memcached.client.server import Server
 from operators.memcached.exporter.http import Page, serving
 from operators.memcached.exporter.metrics import exposition, family
 from shared.observability import logs
@@ -202,7 +203,7 @@ async def connect(options: ExporterOptions) -> Server:
     """Connect as the options say, with what their files hold at this moment.
 
     Raises:
-        MemcachedError: FilesUnusable, or what `database.connect` raises.
+        MemcachedError: FilesUnusable, or what `server.connect` raises.
     """
     host, port = options.address
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from charts.values.rules import MemcachedThresholds
 from dashboards.rules import operator_rules, resource_rules
 from dashboards.rules.asking import OWNER, about_servers, largest
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.memcached.api import resource
+from operators.memcached.manifests.values import MemcachedThresholds
 
 KIND = resource.API.kind.name
 WHO = "Memcached {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"

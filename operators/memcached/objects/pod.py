@@ -11,7 +11,7 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KE
 COMPONENT = "server"
 CONTAINER = "memcached"
 EXPORTER, METRICS = "exporter", "metrics"
-USER = 11211
+USER_ID = 11211
 """The user and group that memcached's official images run as; it needs no name inside the image."""
 
 SECRETS = "cache.example.com/secrets"
@@ -49,9 +49,9 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
     if annotations := spec.annotations | ({SECRETS: digest} if digest else {}):
         metadata["annotations"] = annotations
-    security = restricted(USER)
+    security = restricted(USER_ID)
     if spec.auth or spec.tls:
-        security["fsGroup"] = USER  # Secrets' files are root's, and this group may read them
+        security["fsGroup"] = USER_ID  # Secrets' files are root's, and this group may read them
     containers = [_server(resource, image)]
     if spec.metrics_port is not None:
         containers.append(_exporter(resource, exporter, spec.metrics_port))

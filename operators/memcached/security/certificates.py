@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from operators.memcached.client.server import MemcachedError, Server
+from operators.memcached.client.errors import MemcachedError
+from operators.memcached.client.server import Server
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.pki.secret_checks import unverifying
 from shared.runtime.plan import Call

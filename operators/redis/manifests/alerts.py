@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from charts.values.rules import RedisThresholds
 from dashboards.rules import operator_rules, resource_rules
 from dashboards.rules.asking import OWNER, SERVER, about_resources, about_servers, largest, told
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.redis.api import resource
+from operators.redis.manifests.values import RedisThresholds
 
 KIND = resource.API.kind.name
 WHO = "RedisCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"

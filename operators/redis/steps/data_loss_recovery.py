@@ -13,7 +13,6 @@ served again, empty, tells clients that their keys never were:
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,14 +27,12 @@ from operators.redis.steps.scaling import is_blank, members
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
+from shared.steps.confirmed_recovery import Proposal, confirms, recorded, recovery_token
 
 LOST, UNSERVED, RECOVERING = "SlotsLost", "SlotsUnserved", "Recovering"
 
-TOKEN_LENGTH = 12
-
-AGAIN = 2.0
-"""Seconds until nodes that may come back are asked again."""
+POLL_SECONDS = 2.0
+"""Time until nodes that may come back are observed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +56,59 @@ class SlotLoss:
 
 
 def loss(resource: RedisCluster, seen: Observed) -> SlotLoss | None:
-    """What is lost, or may be; None where every slot is served, or will be by a replica that is there."""
+    """Return what is lost, or may be; None where every slot is served, or will be by a replica that is there."""
     if not resource.formed:
         return None
     view = seen.view
-    slots, nodes, copied, silent = view.uncovered, set[str](), set[str](), set[str]()
-    for master in view.masters:
-        if master.answers or not seen.lost(master.id):
-            continue
-        copies = {copy.id for copy in view.replicas_of(master.id)} | _recorded_copies(seen, master.id)
-        if any(seen.has_data_of(copy, master.id) for copy in copies & seen.reachable.keys()):
-            continue
-        copies -= seen.reachable.keys()
-        slots |= view.slots_of(master.id)
-        nodes.add(master.id)
-        copied |= {copy for copy in copies if seen.lost(copy)}
-        silent |= {copy for copy in copies if not seen.lost(copy)}
+    owners = _lost_owners(seen)
+    slots = Slots.union([view.uncovered, *map(view.slots_of, owners)])
     if not slots:
         return None
-    if view.uncovered:  # of slots that nobody knows the owner of, anybody may be it
-        away = seen.recorded.keys() - seen.reachable.keys()
-        nodes |= {node_id for node_id in away if seen.lost(node_id)}
-        silent |= {node_id for node_id in away if not seen.lost(node_id)}
-    said = f"{resource.uid} lost {slots} of {','.join(sorted(nodes))}"
+    copies = {copy for owner in owners for copy in _copies(seen, owner) - seen.reachable.keys()}
+    # Any node that is away may own slots whose owner is unknown.
+    away = seen.recorded.keys() - seen.reachable.keys() if view.uncovered else set[str]()
+    nodes = {*owners, *filter(seen.lost, away)}
+    named = {place.name for node_id in nodes | set(filter(seen.lost, copies)) if (place := seen.place_of(node_id))}
     return SlotLoss(
         slots,
         tuple(sorted(nodes)),
-        tuple(sorted({place.name for node_id in nodes | copied if (place := seen.place_of(node_id))})),
-        tuple(place for node_id, place in sorted(seen.recorded.items()) if node_id in silent),
+        tuple(sorted(named)),
+        tuple(
+            place
+            for node_id, place in sorted(seen.recorded.items())
+            if node_id in copies | away and not seen.lost(node_id)
+        ),
         not any(master.answers for master in view.masters),
-        hashlib.sha256(said.encode()).hexdigest()[:TOKEN_LENGTH],
+        recovery_token(f"{resource.uid} lost {slots} of {','.join(sorted(nodes))}"),
     )
 
 
-def _recorded_copies(seen: Observed, master: str) -> set[str]:
-    """Replicas of a node as the status last told: whom the others forgot may have the keys all the same."""
-    return {node_id for node_id, place in seen.recorded.items() if place.recorded and place.recorded.master == master}
+def _lost_owners(seen: Observed) -> list[str]:
+    """Primaries whose data is gone, and which no replica with their data can replace."""
+    return [
+        master.id
+        for master in seen.view.masters
+        if not master.answers
+        and seen.lost(master.id)
+        and not any(seen.has_data_of(copy, master.id) for copy in _copies(seen, master.id) & seen.reachable.keys())
+    ]
+
+
+def _copies(seen: Observed, master: str) -> set[str]:
+    """Replicas of a node, also as the status last reported: one that the others forgot may still have the keys."""
+    entries = (place.recorded for place in seen.recorded.values() if place.recorded)
+    return {entry.node_id for entry in entries if entry.master == master} | {
+        copy.id for copy in seen.view.replicas_of(master)
+    }
 
 
 def report(resource: RedisCluster, seen: Observed) -> Obj | None:
     """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do."""
-    found, recorded = loss(resource, seen), _recorded(resource)
+    found, record = loss(resource, seen), recorded(resource)
     if found is None or found.silent:
         return None
-    if recorded and _in_force(resource, found):
-        return recorded
+    if record and _in_force(resource, found):
+        return record
     return {"token": found.token, "slots": str(found.slots), "message": _consequences(found)}
 
 
@@ -113,17 +118,12 @@ def begins_anew(resource: RedisCluster, seen: Observed) -> bool:
     return found is not None and found.total and not found.silent and _in_force(resource, found)
 
 
-def _recorded(resource: RedisCluster) -> Obj:
-    """status.recovery; empty if nothing stands there."""
-    return resource.reported.get("recovery") or {}
-
-
 def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
     """Whether what was allowed is what is the matter, or what is left of it: it is carried out bit by bit."""
-    recorded, allowed = _recorded(resource), resource.spec.recovery
-    if not recorded or allowed is None or allowed.confirm != recorded["token"]:
+    record = recorded(resource)
+    if not record or not confirms(resource, record["token"]):
         return False
-    return found.token == recorded["token"] or not (found.slots - Slots.parse(recorded["slots"]))
+    return found.token == record["token"] or not (found.slots - Slots.parse(record["slots"]))
 
 
 def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -136,7 +136,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
             f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
             f"{' '.join(map(why_away, found.silent))}"
         )
-        return Step((), Progress.WAITING, UNSERVED, message, warning=True, requeue=AGAIN)
+        return Step.wait(UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if not _in_force(resource, found):
         return _ask(resource, found)
     if found.total:
@@ -149,31 +149,25 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
 
 
 def _carry_out(resource: RedisCluster, seen: Observed, found: SlotLoss) -> Step:
-    view, access = seen.view, seen.secrets.access
-    if known := [node_id for node_id in found.nodes if node_id in view.nodes and view.slots_of(node_id)]:
-        calls = [
-            Forget(
-                access,
-                node_id,
-                tuple(
-                    endpoint(resource, seen.reachable[voice.id])
-                    for voice in view.reachable_nodes
-                    if voice.id in view.nodes[node_id].told
-                ),
-            )
-            for node_id in known
-        ]
+    """Make all nodes forget the lost owners; then give their slots to others."""
+    known = [node_id for node_id in found.nodes if node_id in seen.view.nodes and seen.view.slots_of(node_id)]
+    if known:
         message = f"The loss of {', '.join(found.names)} is allowed for: all forget them."
-        return Step.wait(RECOVERING, message, *calls, requeue=SOON)
-    takers = _takers(resource, seen)
-    calls_, left = [], list(found.slots)
+        return Step.wait(RECOVERING, message, *(_forget(resource, seen, node) for node in known), requeue=SOON)
+    takers, calls, left = _takers(resource, seen), [], list(found.slots)
     for node_id, share in _shared(takers, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
             at = endpoint(resource, seen.reachable[node_id])
-            calls_.append(AddSlots(access, at, node_id, slots, outbid=True))
+            calls.append(AddSlots(seen.secrets.access, at, node_id, slots, outbid=True))
     message = f"{', '.join(map(seen.name_of, takers))} serve {brief(found.slots)} again, empty."
-    return Step.wait(RECOVERING, message, *calls_, requeue=SOON)
+    return Step.wait(RECOVERING, message, *calls, requeue=SOON)
+
+
+def _forget(resource: RedisCluster, seen: Observed, node_id: str) -> Forget:
+    knowing = [node for node in seen.view.reachable_nodes if node.id in seen.view.nodes[node_id].told]
+    addresses = tuple(endpoint(resource, seen.reachable[node.id]) for node in knowing)
+    return Forget(seen.secrets.access, node_id, addresses)
 
 
 def _takers(resource: RedisCluster, seen: Observed) -> list[str]:
@@ -192,24 +186,10 @@ def _shared(takers: list[str], count: int) -> dict[str, int]:
 
 def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
     """What is said of a loss until a person allows what can be done."""
-    recorded, given = _recorded(resource), resource.spec.recovery
-    if given is not None and given.confirm not in (found.token, recorded.get("token")):
-        return Step.blocked(
-            "TokenRefused",
-            f"spec.recovery.confirm is {given.confirm!r}, and what can be done now has the token {found.token}: "
-            f"{_consequences(found)} Nothing was changed. If that is what you want, confirm that token.",
-        )
-    if given is not None:
-        return Step.wait(LOST, "What is lost is written down before anything is done about it.", requeue=0)
-    return Step(
-        (),
-        Progress.BLOCKED,
-        LOST,
-        f"{_consequences(found)} To allow it, set spec.recovery.confirm to {found.token}. If a volume can be brought "
-        "back, do that instead. Nothing was changed.",
-        warning=True,
-        requeue=HELD,
-    )
+    caution = "If a volume can be brought back, do that instead."
+    recording = "What is lost is written down before anything is done about it."
+    proposal = Proposal(LOST, "", _consequences(found), caution, recording, found.token)
+    return proposal.decide(resource, *filter(None, [recorded(resource).get("token")]), requeue=HELD)
 
 
 def _consequences(found: SlotLoss) -> str:

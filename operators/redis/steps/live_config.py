@@ -11,7 +11,7 @@ from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.observe import Observed
 from operators.redis.steps.bootstrap import SOON
-from operators.redis.steps.provisioning import configured, template_text, understands
+from operators.redis.steps.configuration import configured, template_text, understands
 from operators.redis.steps.rollout_markers import has_heard, noted, told
 from operators.redis.steps.scaling import staying
 from shared.kubernetes.kinds import POD, Obj

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
-from operators.redis.instance import Instance
-from operators.redis.objects import config_map, disruption_budget, names, redis_conf, services
+from operators.redis.objects import disruption_budget, names, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
     CLUSTER_UID,
     COMPONENT,
     CONFIG_MARK,
     EXPORTER_PASSWORD_KEY,
-    READ_ONCE,
 )
-from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
+from operators.redis.steps.configuration import config_digest, config_mark
 from operators.redis.steps.rolling_update import permitted
-from operators.redis.steps.rollout_markers import has_heard, heard_by_all
-from operators.redis.steps.scaling import staying
+from operators.redis.steps.rollout_markers import heard_by_all, made_with
+from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
+from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
-from shared.pki.secret_checks import SecretProblem
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.verdict import Progress
@@ -44,9 +37,6 @@ from shared.steps.certificates import Issuing, keep_certificates
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
-
-TEMPLATE_KEY = "template.conf"
-"""Key of our ConfigMap: the user's redis.conf as it was when it last served."""
 
 
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -91,95 +81,18 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
     return provisioning.keep_disruption_budget(wanted, found)
 
 
-# Configuration.
+def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    """Keep a replica for each node that the spec asks for, and for each that must not be removed yet.
 
-
-def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The redis.conf that the spec names is there and serves; once it was, the cluster goes on with that."""
-    problem = _config_problem(resource, seen)
-    if problem is None:
-        return PASS
-    if seen.config_map is None:
-        return provisioning.lacking(problem)
-    message = f"{problem.message} Nodes keep what it last was."
-    return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
-
-
-def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | None:
-    return seen.config.problem or redis_conf.problem(resource, seen.config.text)
-
-
-def template_text(resource: RedisCluster, seen: Observed) -> str:
-    """The user's redis.conf: as it is, or as it was when it last served."""
-    if _config_problem(resource, seen) is None:
-        return seen.config.text
-    return str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
-
-
-def configured(resource: RedisCluster, seen: Observed) -> str:
-    """Tells settings apart that servers take while they run."""
-    settings = sorted(redis_conf.live(resource, template_text(resource, seen)).items())
-    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
-
-
-def config_digest(resource: RedisCluster, seen: Observed) -> str:
-    """Tells apart what servers would have to be restarted for."""
-    return _configuration(resource, seen)[1][READ_ONCE]
-
-
-def config_mark(resource: RedisCluster, seen: Observed) -> str:
-    """Tells settings apart that servers to come will have read, and those that run were told."""
-    return _configuration(resource, seen)[1][CONFIG_MARK]
-
-
-def keep_config(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """The ConfigMap has what nodes read at their start; while a version is refused, as those that run understand it."""
-    content, annotations = _configuration(permitted(resource, seen), seen)
-    made = config_map.config_map(resource, names.owner(resource, settings.operator), content)
-    made["metadata"]["annotations"] = dict(annotations)
-    return Step.do(Apply(CONFIG_MAP, made))
-
-
-def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What the ConfigMap is to hold, and its annotations, which pods are made with.
-
-    A setting that servers take while they run comes there when they took it: one that they refuse would keep the next
-    that restarts from starting.
+    While a version is refused the template keeps the image that nodes have, so that repairs go on.
     """
-    text, before = template_text(resource, seen), seen.config_map
-    mark = configured(resource, seen)
-    if before is not None and READ_ONCE in _annotations(before) and _is_refused_yet(resource, seen, mark):
-        return before["data"], {name: value for name, value in _annotations(before).items() if name in _OURS}
-    content = {CONFIG_KEY: redis_conf.render(resource, text)} | ({TEMPLATE_KEY: text} if text else {})
-    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before)}
-    times = redis_conf.withdrawn(resource, text, before)
-    return content, annotations | ({WITHDRAWN: str(times)} if times else {})
-
-
-def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
-    """Whether settings have yet to be taken by a server that could take them."""
-    if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
-        return False
-    asked = [place for place in staying(resource, seen) if understands(resource, place)]
-    return any(not has_heard(place, CONFIG_MARK, mark) for place in asked)
-
-
-def understands(resource: RedisCluster, place: Instance) -> bool:
-    """Whether a server can be told what the spec says: it answers, and is of the series that the spec is for.
-
-    Others read it when their pods are made anew.
-    """
-    if place.said is None or place.leaving:
-        return False
-    told = Version.parse(place.said.version)
-    return (place.said.engine, told.series) == (resource.engine.name, resource.engine.version.series)
-
-
-_OURS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)
-
-
-def _annotations(obj: Obj) -> Mapping[str, str]:
-    return obj["metadata"].get("annotations") or {}
+    own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
+    image = runs.image_reference(settings.image_repository)
+    marks = made_with(seen.secrets) | {CONFIG_MARK: config_mark(runs, seen)}
+    template = pod.pod(runs, own, image, marks, config_digest(runs, seen))
+    made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set)
+    # A stale plan could delete nodes' pods.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 # Secrets.
@@ -220,18 +133,23 @@ def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSec
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
-    mounted = seen.secrets.mounted
     issuing = Issuing(
         own=own,
         component=COMPONENT,
         authority=names.authority_secret(resource),
         leaves=certificates.leaves(resource),
         found=seen.secrets.found,
-        informed=fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else "",
+        informed=_informed(seen),
         now=now,
         policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
     return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
+
+
+def _informed(seen: Observed) -> str:
+    """The newest authority that every node trusts; empty if they differ."""
+    mounted = seen.secrets.mounted
+    return fingerprint(mounted.trusted[0]) if mounted and _heard(mounted, seen) else ""
 
 
 def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> tuple[str, WriteSecret | None]:

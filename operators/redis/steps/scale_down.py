@@ -16,8 +16,8 @@ from operators.redis.observe import Observed
 from operators.redis.steps.membership_repair import agreement, forgotten, needed
 from operators.redis.steps.scaling import SCALING, SYNCING, changed_pairs, is_blank, masters, staying
 from operators.redis.topology.cluster_view import Seen
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
-from shared.runtime.plan import PASS, Delete, Step
+from shared.runtime.plan import PASS, Step
+from shared.steps import volumes
 
 
 def replicas(resource: RedisCluster, seen: Observed, now: datetime) -> int:
@@ -97,7 +97,8 @@ def drop_volumes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step
             continue
         if place.recorded is None or forgotten(resource, seen, place.recorded.node_id):
             message = f"{place.name} was let go, and held nothing that counts: its volume goes."
-            return Step.wait(SCALING, message, Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
+            owns = bool(place.recorded and seen.view.slots_of(place.recorded.node_id))
+            return Step.wait(SCALING, message, volumes.delete(place.volume, in_use=owns))
     leaving = [place.name for place in seen.places if place.number >= least and (place.pod_obj or place.volume)]
     return (
         Step.progressing(SCALING, f"{', '.join(leaving)}: let go, on the way out.", requeue=SYNCING)

@@ -18,9 +18,9 @@ from operators.redis.slots.placement import choose_masters, pair
 from operators.redis.slots.slot_planner import Move, remaining
 from operators.redis.steps.bootstrap import SOON, why_away
 from operators.redis.steps.membership_repair import HELD, TURNING, dismissed, needed
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
-from shared.runtime.plan import PASS, Action, Delete, Step
+from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
+from shared.steps import volumes
 
 SCALING = "Scaling"
 
@@ -255,17 +255,4 @@ def make_room_for_masters(resource: RedisCluster, seen: Observed, _now: datetime
         return Step((), Progress.WAITING, SCALING, f"{told}, and no replica can be spared.", warning=True, requeue=HELD)
     place = max(spare, key=lambda place: (len(view.replicas_of(view.nodes[place.id].master)), place.number))
     message = f"{told}: {place.name} begins anew with an empty disk, for it is to be one; its master has what it has."
-    return Step.wait(SCALING, message, *_vacate(place))
-
-
-def _vacate(place: Instance) -> list[Action]:
-    """Takes the disk away from a place that stays.
-
-    First the volume, which then waits for the pod: the next pod cannot have it.
-    """
-    actions: list[Action] = []
-    if place.volume and not place.volume["metadata"].get("deletionTimestamp"):
-        actions.append(Delete(PERSISTENT_VOLUME_CLAIM, place.volume))
-    if place.pod_obj and not place.leaving:
-        actions.append(Delete(POD, place.pod_obj))
-    return actions
+    return Step.wait(SCALING, message, *volumes.replace_disk(place, in_use=bool(view.slots_of(place.id))))

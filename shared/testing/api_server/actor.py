@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, error_of
+from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response, error_of
 from shared.kubernetes.kinds import Kind, Obj
 
-if TYPE_CHECKING:
-    from shared.testing.api_server.server import ApiServer
+
+class Handler(Protocol):
+    """What an actor needs of a server."""
+
+    def handle(self, request: Request) -> Response:
+        """Answer a request at once."""
 
 
 class Actor:
@@ -21,7 +25,7 @@ class Actor:
         name: the field manager of its writes.
     """
 
-    def __init__(self, server: ApiServer, name: str) -> None:
+    def __init__(self, server: Handler, name: str) -> None:
         self._server = server
         self.name = name
 

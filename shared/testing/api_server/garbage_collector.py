@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shared.kubernetes.kinds import Kind, Obj
-
-if TYPE_CHECKING:
-    from shared.testing.api_server.server import ApiServer
+from shared.testing.api_server.actor import Actor
 
 COLLECTOR = "generic-garbage-collector"
 
 
-def collect(server: ApiServer) -> int:
+class Collected(Protocol):
+    """What the garbage collector needs of a server."""
+
+    def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
+        """Every object, or those of a kind."""
+
+    def actor(self, name: str) -> Actor:
+        """A user of the server with a field manager of that name."""
+
+
+def collect(server: Collected) -> int:
     """Orphan, wait for and delete dependents until nothing is left to do; returns how many objects were dealt with.
 
     An object goes when none of its owners is left. An owner lives in the object's namespace or in none: a reference
@@ -24,7 +32,7 @@ def collect(server: ApiServer) -> int:
     return done
 
 
-def _round(server: ApiServer) -> bool:
+def _round(server: Collected) -> bool:
     everything = server.objects()
     by_uid = {obj["metadata"]["uid"]: obj for _, obj in everything}
     for kind, obj in everything:
@@ -87,6 +95,6 @@ def _uid(obj: Obj) -> str:
     return uid
 
 
-def _merge(server: ApiServer, kind: Kind, obj: Obj, metadata: Obj) -> None:
+def _merge(server: Collected, kind: Kind, obj: Obj, metadata: Obj) -> None:
     place = obj["metadata"]
     server.actor(COLLECTOR).merge(kind, place.get("namespace"), place["name"], {"metadata": metadata})

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from e2e.cluster.controlplane import ControlPlane
 from operators.memcached.api.resource import Memcached
+from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects import pod as template
-from operators.memcached.objects import resources
+from operators.memcached.objects.names import owner
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
 from tests.api.support.world import EVERYTHING, World
@@ -159,14 +160,15 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
     }
     given = asked.get(kind, {}) | spec
     resource = Memcached.parse({"metadata": world.metadata() | {"uid": "a-resource"}, "spec": given})
-    own = resources.owner(resource, "memcached-operator")
+    own = owner(resource, "memcached-operator")
     pod = template.pod(resource, own, resource.spec.image_reference("memcached"), "exporter:1", "digest")
     made = {
-        SERVICE: resources.service(resource, own),
-        DISRUPTION_BUDGET: resources.disruption_budget(resource, own),
-        AUTOSCALER: resources.autoscaler(resource, own),
+        SERVICE: service.service(resource, own),
+        DISRUPTION_BUDGET: disruption_budget.disruption_budget(resource, own),
+        AUTOSCALER: autoscaler.autoscaler(resource, own),
     }
-    return made.get(kind) or resources.workload(resource, own, pod)
+    build = stateful_set.stateful_set if resource.spec.workload == "StatefulSet" else deployment.deployment
+    return made.get(kind) or build(resource, own, pod)
 
 
 @pytest.mark.parametrize("kind", EVERYTHING, ids=str)

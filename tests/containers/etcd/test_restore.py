@@ -257,7 +257,7 @@ def test_a_cluster_begins_with_what_another_one_held(before: str, after: str, ho
     pod = pods.restore_pod(SETTINGS, resource, STORE, FILE)
     sealed = carry_out(pod, volume, after, tmp_path)
     bumped = features(Version.parse(after)).bumps_revision
-    assert sealed["revision"] - status.revision == (pods.BUMP if bumped else 0)
+    assert sealed["revision"] - status.revision == (pods.REVISION_BUMP if bumped else 0)
 
     with running(after, volume, Closed()) as member:  # nobody may begin with an empty disk: so it has its data
         now = asyncio.run(member.status())

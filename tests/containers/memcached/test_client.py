@@ -12,15 +12,10 @@ from pathlib import Path
 import pytest
 from pymemcache.client.base import Client
 
+from operators.memcached.client import errors
 from operators.memcached.client import server as database
-from operators.memcached.client.server import (
-    AuthenticationFailed,
-    Busy,
-    CertificatesRefused,
-    Server,
-    TLSFailed,
-    Unreachable,
-)
+from operators.memcached.client.errors import AuthenticationFailed, Busy, CertificatesRefused, TLSFailed, Unreachable
+from operators.memcached.client.server import Server
 from tests.containers.support.servers import FILES, Memcached, Servers
 from tests.support.tls import Authority
 
@@ -41,7 +36,7 @@ async def connected(
 
 
 async def refused(to: Memcached, tls: ssl.SSLContext | None = None, auth: tuple[str, str] | None = None) -> Exception:
-    with pytest.raises(database.MemcachedError) as error:
+    with pytest.raises(errors.MemcachedError) as error:
         async with connected(to, tls=tls, auth=auth):
             pass
     return error.value

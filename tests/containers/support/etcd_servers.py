@@ -17,12 +17,13 @@ from typing import TypeVar
 
 from testcontainers.core.container import DockerContainer
 
-from e2e.cluster import binaries, images
+from e2e.cluster import binaries
 from e2e.cluster.machine.network import free_ports
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
 from operators.etcd.client.server import Access, Endpoint, EndpointStatus, Server
+from operators.etcd.manifests import images as etcd_images
 from tests.containers.support.providing import provide
 
 NEWEST = "3.6.16"
@@ -195,7 +196,7 @@ class Etcd:
             scheme: of what clients speak.
             files: directory that members find as `FILES`.
         """
-        image = next(image for image in images.etcd_images() if image.tag == images.ETCD_TAGS[version])
+        image = next(image for image in etcd_images.images() if image.tag == etcd_images.TAGS[version])
         provide([image], ours=self._ours)
         directory = files or self._directory / f"cluster-{next(self._count)}"
         directory.mkdir(exist_ok=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 from docker.errors import APIError
 from testcontainers.core.container import DockerContainer
 
-from e2e.cluster import images
 from e2e.cluster.machine.network import free_ports
+from operators.memcached.manifests import images as memcached_images
 from tests.containers.support.providing import provide
 
-VERSIONS = tuple(sorted(images.MEMCACHED_VERSIONS.values()))
+VERSIONS = tuple(sorted(memcached_images.VERSIONS.values()))
 FILES = "/etc/memcached"
 """Where a server finds the directory that it is given."""
 
@@ -87,7 +87,7 @@ class Servers:
 
     def provide(self) -> None:
         """See to the images."""
-        provide(images.memcached_images(), ours=self._ours)
+        provide(memcached_images.images(), ours=self._ours)
 
     @contextmanager
     def memcached(self, version: str, *arguments: str, files: Path | None = None) -> Iterator[Memcached]:

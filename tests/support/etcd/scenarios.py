@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 from operators.etcd.api import backup as backup_api
-from operators.etcd.membership.raft_log import SNAPSHOT_EACH
+from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
 from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -94,7 +94,7 @@ def lost(*numbers: int) -> tuple[ScenarioStep, ...]:
     return at_once(*steps)
 
 
-MUCH_WRITTEN = to_etcd("clients write much", lambda etcd: etcd.written(SNAPSHOT_EACH + 1))
+MUCH_WRITTEN = to_etcd("clients write much", lambda etcd: etcd.written(ENTRIES_PER_SNAPSHOT + 1))
 
 
 def leader_lost() -> ScenarioStep:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic.alias_generators import to_camel
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from shared.cli.options import parse_options
+from operators import installed
+from shared.cli.options import parse_options, seconds
 from shared.runtime.options import Options
 from tests.support.charts import (
     CHARTS,
@@ -37,7 +39,8 @@ from tests.support.charts import (
 def options_of(objects: list[Obj]) -> Options:
     """How the operator would run, by its own reading of the flags it is given."""
     container = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
-    return parse_options("not-the-default", "not-the-default", container["args"], {})
+    (operator,) = (each for each in installed() if f"--operator-name={each.process_name}" in container["args"])
+    return parse_options("not-the-default", "not-the-default", container["args"], {}, flags=operator.flags)
 
 
 @pytest.fixture(params=OPERATORS)
@@ -120,6 +123,15 @@ def test_values_reach_the_operator(operator_chart: Path) -> None:
     assert (options.metrics_address, options.webhook_address, options.probe_address) == (":9090", ":9091", ":8081")
     assert options.metrics_secure
     assert not options.install_crds, "the chart brings the CRDs"
+
+
+def test_values_reach_an_operators_own_flags(charts: Path) -> None:
+    for operator in installed():
+        chart = charts / operator.process_name
+        for flag in operator.flags:
+            given = {to_camel(flag.key): 2_000_000} if flag.parse is seconds else {to_camel(flag.key): "given"}
+            assert options_of(render(chart)).option(flag) == flag.parse(flag.default)
+            assert options_of(render(chart, given)).option(flag) == next(iter(given.values()))
 
 
 def test_without_values_it_runs_as_its_readme_says(operator_chart: Path) -> None:

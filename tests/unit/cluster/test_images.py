@@ -9,8 +9,10 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import debian
 from e2e.databases import redis_programs
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
+from operators.etcd.manifests import images as etcd_images
 from operators.etcd.operator import OPERATOR
 from operators.redis.api.spec import DEFAULT_EXPORTER, DEFAULT_VERSIONS
+from operators.redis.manifests import images as redis_images
 
 DEB822 = """\
 Types: deb
@@ -68,21 +70,21 @@ def test_an_image_of_etcd_is_built_of_the_version_that_it_names(version: str) ->
     required = (binaries.GO / binaries.ETCD[version].module / "go.mod").read_text()
     for part in ("server", "etcdutl", "etcdctl", "api"):
         assert f"go.etcd.io/etcd/{part}/v3 v{version} " in required
-    assert images.ETCD_TAGS[version].endswith(f":v{version}")
+    assert etcd_images.TAGS[version].endswith(f":v{version}")
 
 
 def test_what_a_resource_gets_that_names_no_version_can_be_had() -> None:
     asked = EtcdClusterSpec(size=1, version=DEFAULT_VERSION).image_reference(OPERATOR.image_repository)
-    assert asked in {image.tag for image in images.etcd_images()}
+    assert asked in {image.tag for image in etcd_images.images()}
 
 
 def test_what_the_seeds_manifest_names_can_be_had() -> None:
-    assert "cnych/etcd:v3.4.13" in {image.tag for image in images.etcd_images()}
+    assert "cnych/etcd:v3.4.13" in {image.tag for image in etcd_images.images()}
 
 
 def test_what_a_rediscluster_gets_that_names_no_version_can_be_had() -> None:
-    tags = {image.tag for image in images.redis_images()}
-    assert tags >= {images.REDIS_TAGS[default] for default in DEFAULT_VERSIONS.items()}
+    tags = {image.tag for image in redis_images.images()}
+    assert tags >= {redis_images.TAGS[default] for default in DEFAULT_VERSIONS.items()}
     assert DEFAULT_EXPORTER in tags
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from operators.memcached.client.server import Section, Unreachable
+from operators.memcached.client.errors import Unreachable
+from operators.memcached.client.server import Section
 from shared.kubernetes.kinds import Obj
 from shared.pki import ca, certs
 from shared.testing.harness.harness import NAMESPACE

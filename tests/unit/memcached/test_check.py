@@ -86,7 +86,7 @@ async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -
 
 
 async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "ANSWER", 0.05)
+    monkeypatch.setattr(checking, "TIMEOUT_SECONDS", 0.05)
 
     with serving(Silent) as address:
         async with operator(server, address):

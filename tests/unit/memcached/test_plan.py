@@ -145,10 +145,10 @@ def test_ready_is_never_said_of_a_world_that_is_not_as_wanted(
     if made.verdict.done:
         assert taken_up or phase == "Running"
         assert not paused
-        assert len(seen.crew.current) == len(seen.crew.ready) == size
-        assert seen.crew.outdated <= 0
+        assert len(seen.workload.current) == len(seen.workload.ready) == size
+        assert seen.workload.outdated <= 0
     else:
         assert made.verdict.reason
         assert made.verdict.message
-    assert set(made.status["servers"]) == {f"{found.address}:11211" for found in seen.crew.ready}
+    assert set(made.status["servers"]) == {f"{found.address}:11211" for found in seen.workload.ready}
     assert made == plan(resource(phase=phase, observed=1, size=size, paused=paused), seen), "a plan is a function"

@@ -6,18 +6,16 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
-from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.resources import WORKLOADS
+from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.plan import Planner
+from operators.memcached.settings import Settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PLANNER = Planner(
-    operator="memcached-operator", image_repository="memcached", agent_image="example.com/memcached-operator:1"
-)
+SETTINGS = Settings("memcached-operator", "memcached", "example.com/memcached-operator:1")
 
 
 def resource(
@@ -71,4 +69,4 @@ EMPTY = Observed(Workload(WORKLOADS["Deployment"]))
 
 
 def plan(resource: Memcached, seen: Observed, **options: Any) -> Plan:
-    return dataclasses.replace(PLANNER, **options).plan(resource, seen, NOW)
+    return Planner(dataclasses.replace(SETTINGS, **options)).plan(resource, seen, NOW)

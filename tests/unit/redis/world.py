@@ -21,7 +21,7 @@ from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import SLOTS, Slots
-from operators.redis.steps.provisioning import configured
+from operators.redis.steps.configuration import configured
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded

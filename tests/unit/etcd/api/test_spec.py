@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operators.etcd.api.reserved_arguments import REFUSED
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.spec import GIB, LARGEST_QUOTA, MIB, EtcdClusterSpec
+from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
 from operators.etcd.api.versions import Version
 from operators.etcd.objects.command_line import arguments
 from shared.api.spec import InvalidSpec
@@ -58,8 +58,8 @@ def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
         ("2Gi", 768 * MIB),
         ("512Mi", 128 * MIB),
         ("256Mi", 64 * MIB),
-        ("100Gi", LARGEST_QUOTA),
-        (20 * GIB, LARGEST_QUOTA),
+        ("100Gi", MAX_ADVISED_QUOTA_BYTES),
+        (20 * GIB, MAX_ADVISED_QUOTA_BYTES),
     ],
 )
 def test_the_quota_follows_the_volume(size: str | int, quota: int) -> None:
@@ -73,7 +73,7 @@ def test_a_given_quota_wins() -> None:
 @given(st.integers(MIB, 4096 * GIB))
 def test_a_quota_that_follows_is_one_that_etcd_takes_and_the_volume_holds(size: int) -> None:
     quota = spec(storage={"size": size}).quota
-    assert 16 * MIB <= quota <= LARGEST_QUOTA
+    assert 16 * MIB <= quota <= MAX_ADVISED_QUOTA_BYTES
     if size >= 256 * MIB:
         assert 2 * quota < size, "a second copy has room, and something is left for the log"
     if size >= GIB:

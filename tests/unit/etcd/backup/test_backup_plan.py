@@ -11,7 +11,8 @@ import pytest
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup import pods, program
 from operators.etcd.backup.observe import Observed, SnapshotSource, choose
-from operators.etcd.backup.plan import ATTEMPTS, BACKOFF, Planner
+from operators.etcd.backup.plan import BACKOFF_SECONDS, Planner
+from operators.etcd.backup.report import MAX_ATTEMPTS
 from operators.etcd.client.server import CORRUPT
 from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import Obj
@@ -97,7 +98,7 @@ def test_a_pod_that_never_starts_is_given_up() -> None:
     assert plan(seen, resource, after=patience - began - 1).actions == ()
     late = plan(seen, resource, after=patience - began + 1)
     assert [type(action) for action in late.actions] == [Delete]
-    last = snapshot_pod(attempt=ATTEMPTS, phase="Pending")
+    last = snapshot_pod(attempt=MAX_ATTEMPTS, phase="Pending")
     over = plan(dataclasses.replace(READY, pod=last), resource, after=patience - began + 1)
     assert over.status["phase"] == "Failed"
     assert "not done within 20 minutes: nothing was heard of it" in over.verdict.message
@@ -222,10 +223,10 @@ def test_what_is_over_stays_as_it_is(phase: str) -> None:
 # When it fails.
 
 
-@pytest.mark.parametrize("attempt", range(1, ATTEMPTS))
+@pytest.mark.parametrize("attempt", range(1, MAX_ATTEMPTS))
 def test_after_a_failure_the_next_try_waits_and_then_the_former_pod_goes(attempt: int) -> None:
     seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=attempt, **failed()))
-    pause = BACKOFF[attempt - 1]
+    pause = BACKOFF_SECONDS[attempt - 1]
     since = (NOW - at(ENDED)).total_seconds()
     first = plan(seen, after=pause + 100)
     assert (first.actions, first.requeue) == ((), 0.0), "that it failed is written down before its pod goes"
@@ -245,7 +246,7 @@ def test_after_a_failure_the_next_try_waits_and_then_the_former_pod_goes(attempt
 
 
 def test_the_third_failure_is_the_last() -> None:
-    seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=ATTEMPTS, **failed()))
+    seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=MAX_ATTEMPTS, **failed()))
     made = plan(seen)
     assert (made.actions, made.verdict.progress) == ((), Progress.BLOCKED)
     assert (made.status["phase"], made.status["attempts"], made.status["completedAt"]) == ("Failed", 3, ENDED)
@@ -270,12 +271,12 @@ def test_a_pod_that_is_gone_has_failed_and_the_next_try_waits_as_after_any_failu
 
 
 def test_a_pod_that_is_gone_counts_as_a_try() -> None:
-    made = plan(READY, backup(RAN | {"attempts": ATTEMPTS}))
+    made = plan(READY, backup(RAN | {"attempts": MAX_ATTEMPTS}))
     assert (made.status["phase"], made.verdict.reason, made.actions) == ("Failed", "PodGone", ())
 
 
 def test_a_snapshot_that_was_taken_counts_though_it_was_the_last_try() -> None:
-    made = plan(Observed(snapshot_pod(attempt=ATTEMPTS, **ended(KEPT))), backup(RAN | {"attempts": 2}))
+    made = plan(Observed(snapshot_pod(attempt=MAX_ATTEMPTS, **ended(KEPT))), backup(RAN | {"attempts": 2}))
     assert made.status["phase"] == "Complete"
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, EtcdBackup
-from operators.etcd.backup.plan import ATTEMPTS, BACKOFF
+from operators.etcd.backup.plan import BACKOFF_SECONDS
+from operators.etcd.backup.report import MAX_ATTEMPTS
 from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import New
@@ -103,12 +104,12 @@ SCENARIOS = (
     Scenario("the cluster comes late", (NIGHTLY, CLUSTER), given=(CLAIM,), ends="Complete"),
     Scenario("refused once", (refusing(1), NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete", counted=False),
     Scenario(
-        "refused for good", (refusing(ATTEMPTS), NIGHTLY), given=(CLUSTER, CLAIM), ends="StoreFull", counted=False
+        "refused for good", (refusing(MAX_ATTEMPTS), NIGHTLY), given=(CLUSTER, CLAIM), ends="StoreFull", counted=False
     ),
     Scenario(
         "made again after it failed",
         (*at_once(delete(name="nightly"), NIGHTLY),),
-        given=(CLUSTER, CLAIM, refusing(ATTEMPTS), NIGHTLY),
+        given=(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS), NIGHTLY),
         ends="Complete",
     ),
     Scenario("no operator meanwhile", away(NIGHTLY), given=(CLUSTER, CLAIM), ends="Complete"),
@@ -181,18 +182,18 @@ async def test_what_is_complete_is_never_taken_again() -> None:
 
 
 async def test_after_three_failures_it_is_given_up_and_the_last_pod_stays_for_its_log() -> None:
-    life = Life(CLUSTER, CLAIM, refusing(ATTEMPTS))
+    life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
     found = await life.lives(NIGHTLY)
-    assert (found.phase, found.reported["attempts"], found.over) == ("Failed", ATTEMPTS, True)
-    assert len(life.created) == ATTEMPTS
+    assert (found.phase, found.reported["attempts"], found.over) == ("Failed", MAX_ATTEMPTS, True)
+    assert len(life.created) == MAX_ATTEMPTS
     assert life.pods == ["nightly-snapshot"]
     assert {reason for reason, _ in await life.operator.events()} == {"Running", "StoreFull"}
     began, over = (found.obj["metadata"]["creationTimestamp"], found.reported["completedAt"])
-    assert (at(over) - at(began)).total_seconds() >= sum(BACKOFF), "it waited in between"
+    assert (at(over) - at(began)).total_seconds() >= sum(BACKOFF_SECONDS), "it waited in between"
 
 
 async def test_deletion_takes_the_pod_along_and_leaves_the_file() -> None:
-    life = Life(CLUSTER, CLAIM, refusing(ATTEMPTS))
+    life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
     await life.lives(NIGHTLY)
     delete(name="nightly").act(life.stage)
     await life.operator.settle()
@@ -203,7 +204,7 @@ async def test_deletion_takes_the_pod_along_and_leaves_the_file() -> None:
 
 async def test_one_made_again_after_it_failed_is_not_taken_for_the_former() -> None:
     """The former's pod may be there yet, and tells of three tries that were not this one's."""
-    life = Life(CLUSTER, CLAIM, refusing(ATTEMPTS))
+    life = Life(CLUSTER, CLAIM, refusing(MAX_ATTEMPTS))
     await life.lives(NIGHTLY)
     life.operator.person.delete(API.kind, NAMESPACE, "nightly")
     NIGHTLY.act(life.stage)

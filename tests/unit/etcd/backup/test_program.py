@@ -157,7 +157,7 @@ def test_pruning_that_fails_does_not_undo_the_snapshot(tmp_path: Path, monkeypat
 
 def test_an_endless_message_is_cut_to_what_the_kubelet_reads(tmp_path: Path) -> None:
     _, said = run(tmp_path, Member(Unreachable("\N{GRINNING FACE}" * 4_000)), *snapshot(tmp_path))
-    assert len((tmp_path / "termination-log").read_bytes()) <= program.LONGEST_MESSAGE
+    assert len((tmp_path / "termination-log").read_bytes()) <= program.MAX_MESSAGE_BYTES
     assert said["reason"] == "MemberUnreachable"
 
 
@@ -169,7 +169,7 @@ def test_an_endless_warning_does_not_hide_that_the_snapshot_is_kept(
 
     monkeypatch.setattr(work, "prune", prune)
     code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
-    assert len((tmp_path / "termination-log").read_bytes()) <= program.LONGEST_MESSAGE
+    assert len((tmp_path / "termination-log").read_bytes()) <= program.MAX_MESSAGE_BYTES
     assert (code, said["revision"]) == (0, 7)
     assert said["warning"].startswith("Older snapshots stay: nono")
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from operators.etcd.backup import s3
 from operators.etcd.backup.store import (
-    BLOCK,
+    BLOCK_BYTES,
     AccessDenied,
     BucketMissing,
     SnapshotMissing,
@@ -26,11 +26,11 @@ from tests.support.object_store import ObjectStore
 from tests.unit.etcd.backup.conftest import bucket_of
 from tests.unit.etcd.backup.states import names_in
 
-LONG = os.urandom(2 * BLOCK + 4711)
+LONG = os.urandom(2 * BLOCK_BYTES + 4711)
 
 
 def blocks_of(content: bytes) -> list[bytes]:
-    return [content[at : at + BLOCK] for at in range(0, len(content), BLOCK)]
+    return [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
 
 
 async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
@@ -44,7 +44,7 @@ async def content_of(store: SnapshotStore, name: str) -> bytes:
     return b"".join([block async for block in store.blocks(name)])
 
 
-@pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK], LONG[: 2 * BLOCK]])
+@pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK_BYTES], LONG[: 2 * BLOCK_BYTES]])
 async def test_what_is_kept_is_read_again(store: SnapshotStore, content: bytes) -> None:
     await keep(store, "demo-1/a.db", content)
     assert await content_of(store, "demo-1/a.db") == content
@@ -53,7 +53,7 @@ async def test_what_is_kept_is_read_again(store: SnapshotStore, content: bytes) 
 
 async def test_a_piece_is_read_by_itself(store: SnapshotStore) -> None:
     await keep(store, "a.db", LONG)
-    assert await store.read("a.db", BLOCK - 3, 10) == LONG[BLOCK - 3 : BLOCK + 7]
+    assert await store.read("a.db", BLOCK_BYTES - 3, 10) == LONG[BLOCK_BYTES - 3 : BLOCK_BYTES + 7]
     assert await store.read("a.db", len(LONG) - 5, 100) == LONG[-5:]
     assert await store.read("a.db", len(LONG), 100) == b""
 
@@ -216,7 +216,7 @@ async def test_a_missing_bucket_is_named(objects: ObjectStore) -> None:
 
 
 async def test_a_store_that_does_not_answer_is_named(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "_TRIES", 1)
+    monkeypatch.setattr(s3, "_MAX_ATTEMPTS", 1)
     message = await said(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
     assert message.startswith("http://127.0.0.1:9 gives no answer: ")
 

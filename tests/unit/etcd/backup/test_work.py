@@ -16,7 +16,7 @@ from operators.etcd.backup import bolt, work
 from operators.etcd.backup.bolt import Contents
 from operators.etcd.backup.snapshot import Record
 from operators.etcd.backup.store import (
-    BLOCK,
+    BLOCK_BYTES,
     DataInTheWay,
     ForeignCluster,
     NotASnapshot,
@@ -33,7 +33,7 @@ from operators.etcd.client.server import EndpointStatus
 from tests.unit.etcd.backup.states import names_in
 from tests.unit.etcd.backup.test_snapshot import sealed
 
-DATABASE = b"a database of etcd" + bytes(BLOCK + 1024 - 18)
+DATABASE = b"a database of etcd" + bytes(BLOCK_BYTES + 1024 - 18)
 SNAPSHOT = sealed(DATABASE)
 ORDER = SnapshotOrder("demo-1/a.db", "demo-0", "00000000000000c1", "default", "demo", "u-1", "a")
 SAID = EndpointStatus(0xC1, 1, 1, "3.6.8", 7, 1, 10, 10, len(DATABASE), len(DATABASE))
@@ -77,8 +77,8 @@ async def take(store: SnapshotStore, member: Member | None = None, **changes: An
 
 async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
     async with store.draft(name) as draft:
-        for at in range(0, len(content), BLOCK):
-            await draft.write(content[at : at + BLOCK])
+        for at in range(0, len(content), BLOCK_BYTES):
+            await draft.write(content[at : at + BLOCK_BYTES])
         await draft.keep()
 
 
@@ -86,7 +86,7 @@ async def test_a_snapshot_is_kept_with_its_record(store: SnapshotStore) -> None:
     record = await take(store)
     assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/a.db.json"]
     assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
-    assert Record.from_json(await store.read("demo-1/a.db.json", 0, BLOCK)) == record
+    assert Record.from_json(await store.read("demo-1/a.db.json", 0, BLOCK_BYTES)) == record
     assert (record.size, record.sha256) == (len(SNAPSHOT), hashlib.sha256(SNAPSHOT).hexdigest())
     assert (record.revision, record.version, record.cluster_id) == (7, "3.6.0", "00000000000000c1")
     assert (record.cluster, record.member, record.scheduled) == ("default/demo", "demo-0", False)
@@ -101,8 +101,8 @@ async def test_a_snapshot_is_kept_with_its_record(store: SnapshotStore) -> None:
         (Member(DATABASE), NotASnapshot),
         (Member(b""), NotASnapshot),
         (Member(ends=0), Unreachable),
-        (Member(ends=BLOCK), Unreachable),
-        (Member(ends=BLOCK - 32768), Unreachable),
+        (Member(ends=BLOCK_BYTES), Unreachable),
+        (Member(ends=BLOCK_BYTES - 32768), Unreachable),
         (Member(said=dataclasses.replace(SAID, cluster_id=0xBAD)), ForeignCluster),
     ],
 )
@@ -164,7 +164,7 @@ async def test_nothing_but_the_schedules_own_is_ever_removed(store: SnapshotStor
     await take(store, **nightly(2, cluster_uid="u-2"))
     await take(store, **nightly(3, backup="before-upgrade"))
     await take(store, **nightly(4))
-    record = await store.read("demo-u-1/demo-2601040300-b4.db.json", 0, BLOCK)
+    record = await store.read("demo-u-1/demo-2601040300-b4.db.json", 0, BLOCK_BYTES)
     await store.remove("demo-u-1/demo-2601040300-b4.db.json")  # the record of another file
     await keep(store, "demo-u-1/copy.db.json", record)
     await keep(store, "demo-u-1/broken.db.json", b"{")

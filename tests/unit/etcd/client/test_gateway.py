@@ -193,7 +193,7 @@ async def test_a_snapshot_whose_sender_falls_silent_is_given_up(monkeypatch: pyt
         await answer.write(json.dumps(piece(b"a" * 512, 512)).encode() + b"\n")
         return await silent(request)
 
-    monkeypatch.setattr(http, "SILENCE", 0.1)
+    monkeypatch.setattr(http, "STREAM_PAUSE_SECONDS", 0.1)
     async with fake(maintenance_snapshot=reply) as to, to.connected() as server:
         with pytest.raises(Unreachable, match=r"gave no answer to maintenance/snapshot within 0\.1 s"):
             await snapshot(server)

@@ -7,13 +7,15 @@ is there. `test_crash.py` plays the same on a world with an API server.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remove
 from operators.etcd.client.server import Member
+from operators.etcd.lifecycles import MEMBER, MemberEvent, MemberState
 from operators.etcd.objects import bootstrap, names
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Action, Apply, Delete, Patch, Plan
@@ -71,6 +73,7 @@ class World:
     now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     made: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    transitions: set[tuple[MemberState, MemberEvent]] = field(default_factory=set)
 
     # What there is.
 
@@ -117,6 +120,35 @@ class World:
     def can_recover(self) -> bool:
         """Whether a majority of voters still has its data, or nothing was begun."""
         return not self.begun or sum(self._at(voter) for voter in self.voters) >= self.needed
+
+    def member_state(self, number: int) -> MemberState:
+        """What a member really is, whatever the operator sees of it."""
+        member = next((member for member in self.members.values() if self.number(member) == number), None)
+        pod, disk = self.pods.get(number), self.disks.get(number)
+        if member is None:
+            replicas = self.stateful_set["spec"]["replicas"] if self.stateful_set else 0
+            recorded = {known.get("volume") for known in self.status.get("members") or ()}
+            written = disk is not None and bool(disk.member or disk.leaving or disk.uid in recorded)
+            return MemberState.REMOVED if written or (number >= replicas and (pod or disk)) else MemberState.VACANT
+        if not member.name:
+            return MemberState.ADDED
+        if not self._at(member):
+            return MemberState.LOST
+        if member.learner:
+            return MemberState.CAUGHT_UP if self.serves(number) else MemberState.CATCHING_UP
+        return MemberState.LEADER if member.id == self.leader else MemberState.VOTER
+
+    @contextmanager
+    def _goes(self, number: int, event: MemberEvent) -> Iterator[None]:
+        """Judge a change of a member by its lifecycle."""
+        before = self.member_state(number)
+        if not MEMBER.allows(before, event):
+            raise Violation(f"demo-{number}: {event.name} while it is {before.name}")
+        yield
+        after = self.member_state(number)
+        gone = MEMBER.after(before, event) is MemberState.REMOVED and after is MemberState.VACANT  # it left nothing
+        assert after is MEMBER.after(before, event) or gone
+        self.transitions.add((before, event))
 
     # What the operator sees and does.
 
@@ -168,16 +200,23 @@ class World:
             case Delete() if action.obj["kind"] == "Pod":
                 self._delete_pod(action.obj)
             case Delete() if action.obj["kind"] == "PersistentVolumeClaim":
-                self._delete_volume(action.obj)
+                with self._goes(int(action.obj["metadata"]["name"].removeprefix("data-demo-")), MemberEvent.DELETE):
+                    self._delete_volume(action.obj)
             case AddLearner():
-                self._add(action.peer_url)
+                number = names.number_of(self.resource, action.peer_url)
+                assert number is not None
+                with self._goes(number, MemberEvent.ADD):
+                    self._add(action.peer_url)
             case Promote():
-                self._promote(action.member)
+                with self._goes(self.number(action.member), MemberEvent.PROMOTE):
+                    self._promote(action.member)
             case Remove():
-                self._remove(action.member)
+                with self._goes(self.number(action.member), MemberEvent.REMOVE):
+                    self._remove(action.member)
             case MoveLeader():
-                self._count("leader moved")
-                self.leader = action.to.id
+                with self._goes(self.number(self.members[self.leader]), MemberEvent.HAND_OVER):
+                    self._count("leader moved")
+                    self.leader = action.to.id
             case _:
                 return False
         return True

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.membership.raft_log import SNAPSHOT_EACH, runs_as, unreadable
+from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT, runs_as, unreadable
 from operators.etcd.observe import Observed
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.steps.test_rolling_update import image
@@ -39,7 +39,7 @@ def test_what_began_as_3_6_may_go_on_at_once() -> None:
 
 def test_what_was_3_5_waits_for_a_snapshot_of_each_member() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER, "version": "3.6.11"})
-    early = world(resource, 500 + SNAPSHOT_EACH)
+    early = world(resource, 500 + ENTRIES_PER_SNAPSHOT)
     made = plan(resource, early)
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("UpgradeHeld", True)
@@ -47,14 +47,14 @@ def test_what_was_3_5_waits_for_a_snapshot_of_each_member() -> None:
     assert "makes its next one after 1 more changes" in made.verdict.message
     assert image(made) == RUNS
     assert made.status["phase"] == "Updating"
-    enough = world(resource, 501 + SNAPSHOT_EACH)
+    enough = world(resource, 501 + ENTRIES_PER_SNAPSHOT)
     assert unreadable(resource, enough) == ""
     assert image(plan(resource, enough)) == "example.com/etcd:v3.7.0"
 
 
 def test_one_member_that_lags_is_enough_to_wait_for() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER})
-    own = replace(VOTER, version="3.6.11", applied=501 + SNAPSHOT_EACH)
+    own = replace(VOTER, version="3.6.11", applied=501 + ENTRIES_PER_SNAPSHOT)
     found = replace(seen(resource, own, replace(own, applied=20), own), cluster_version="3.6.0")
     assert unreadable(resource, found).count("demo-1") == 1
 
@@ -67,7 +67,7 @@ def test_a_member_that_snapshots_more_often_is_ready_sooner() -> None:
 
 def test_members_that_run_the_next_version_already_wait_for_nobody() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER})
-    found = world(resource, 501 + SNAPSHOT_EACH)
+    found = world(resource, 501 + ENTRIES_PER_SNAPSHOT)
     ahead = replace(VOTER, version="3.7.0", applied=1)
     others = seen(resource, ahead).places
     assert unreadable(resource, replace(found, places=(*others, *found.places[1:]))) == ""

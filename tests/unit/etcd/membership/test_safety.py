@@ -125,6 +125,32 @@ def test_in_memory_a_change_lets_every_member_leave_and_rejoin(size: int) -> Non
     assert world.counts["voters removed"] == world.counts["learners promoted"] == size
 
 
+def test_the_lifecycle_of_a_member_is_what_the_operator_does() -> None:
+    world = World(size=3)
+    assert world.settle() is not None
+    world.leader = world.disks[2].member
+    for size in (2, 3):
+        world.resize(size)
+        assert world.settle() is not None
+    world.lose(0)
+    assert world.settle() is not None
+    world.resize(5)
+    for _ in range(100):  # a learner that never starts is given up
+        world.broken.update({3})
+        world.reconcile()
+        world.turn()
+    done = {(before.name, event.name) for before, event in world.transitions}
+    assert done == {
+        ("VACANT", "ADD"),
+        ("CAUGHT_UP", "PROMOTE"),
+        ("LEADER", "HAND_OVER"),
+        ("VOTER", "REMOVE"),
+        ("LOST", "REMOVE"),
+        ("ADDED", "REMOVE"),
+        ("REMOVED", "DELETE"),
+    }
+
+
 def test_in_memory_the_only_member_is_not_restarted() -> None:
     world = World(size=1, medium="Memory")
     world.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operators.etcd.api.versions import LEAST_BEFORE, Version
+from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import Aimed, value_at
 from shared.testing.harness.scenario import Unsafe
@@ -59,7 +59,7 @@ class Guard:
             return
         if version.series > (cluster.version[0], cluster.version[1] + 1):
             self.fail(f"{version} begins in a cluster of version {cluster.version}: a minor version is skipped")
-        least = LEAST_BEFORE.get(version.series)
+        least = MIN_VERSION_BEFORE.get(version.series)
         if least is None or version.series == cluster.version:
             return
         homes = {cluster.homes.get(seat.id) for seat in cluster.now}

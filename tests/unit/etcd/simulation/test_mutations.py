@@ -16,8 +16,8 @@ from operators.etcd.membership.layout import layout as derived
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.observe import Observed
-from operators.etcd.plan import Planner
-from operators.etcd.steps import quorum_recovery, rolling_update
+from operators.etcd.settings import Settings
+from operators.etcd.steps import provisioning, quorum_recovery, rolling_update
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Apply, Step
 from shared.testing.harness.disturbance import DISTURBANCES
@@ -51,7 +51,7 @@ def begins_whenever_nobody_answers(patch: pytest.MonkeyPatch) -> None:
         found = derived(resource, seen)
         return found if seen.members is not None else dataclasses.replace(found, start=New())
 
-    patch.setattr(plan, "layout", hasty)
+    patch.setattr(provisioning, "layout", hasty)
 
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
         found = derived(resource, seen)
         return dataclasses.replace(found, replicas=min(found.replicas, resource.spec.size))
 
-    patch.setattr(plan, "layout", eager)
+    patch.setattr(provisioning, "layout", eager)
 
 
 def takes_all_for_healthy(patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def upgrades_as_told(patch: pytest.MonkeyPatch) -> None:
 
 def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
     """Makes a new cluster as soon as a quorum is lost."""
-    patch.setattr(quorum_recovery, "_confirms", lambda *_: True)
+    patch.setattr(quorum_recovery, "confirms", lambda *_: True)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ async def test_an_operator_that_errs_is_caught(
 
 def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
-    keep = Planner.keep_stateful_set
+    keep = provisioning.keep_stateful_set
 
-    def trusting(self: Planner, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-        step = keep(self, resource, seen, now)
+    def trusting(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+        step = keep(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(Planner, "keep_stateful_set", trusting)
+    patch.setattr(plan, "keep_stateful_set", trusting)
 
 
 @pytest.mark.parametrize("disturbance", ["a stale view", "a handover, the last write lands a step later"])

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operators.etcd.membership.raft_log import SNAPSHOT_EACH
+from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
@@ -180,7 +180,7 @@ async def course(size: int, version: str, happens: list[Event]) -> Play:
         await play._turn(event.turns)
     WELL.act(play.stage)
     for _ in range(6):
-        play.stage.database.written(SNAPSHOT_EACH + 1)
+        play.stage.database.written(ENTRIES_PER_SNAPSHOT + 1)
         later(700).act(play.stage)
         play.look_again()
         await play.settle()

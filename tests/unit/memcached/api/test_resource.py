@@ -7,9 +7,8 @@ from itertools import combinations
 import pytest
 
 from operators.memcached.api.memory import overhead_mib
-from operators.memcached.api.resource import API, Memcached, validate
+from operators.memcached.api.resource import API, WORKLOADS, Memcached, validate
 from operators.memcached.api.spec import MemcachedSpec
-from operators.memcached.objects.resources import WORKLOADS
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
 from shared.api.crd import to_yaml

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from operators.memcached.client import server as database
-from operators.memcached.client.server import (
+from operators.memcached.client.errors import (
     AuthenticationFailed,
     Busy,
     CertificatesRefused,
     MemcachedError,
-    Server,
     TimedOut,
     TLSFailed,
     UnexpectedAnswer,
     Unreachable,
 )
+from operators.memcached.client.server import Server
 from tests.support.tls import Authority
 from tests.unit.memcached.client.fake import CLOSE, SILENCE, Answer, Fake, fake
 
@@ -73,7 +73,7 @@ async def test_a_huge_answer_is_read_whole() -> None:
 
 
 async def test_an_answer_without_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "MOST_LINES", 100)
+    monkeypatch.setattr(database, "MAX_LINES", 100)
     async with fake({"stats": b"STAT a 1\r\n" * 101}) as to, connected(to) as server:
         with pytest.raises(UnexpectedAnswer, match="without end"):
             await server.stats()

@@ -47,13 +47,13 @@ async def test_a_request_is_answered_as_http_says(request_line: bytes, status: i
 
 
 async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.1)
+    monkeypatch.setattr(http, "REQUEST_TIMEOUT_SECONDS", 0.1)
     async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
         assert await ask(port, b"GET / HT") == b""
 
 
 async def test_more_clients_than_are_answered_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CLIENTS", 3)
+    monkeypatch.setattr(http, "MAX_CLIENTS", 3)
     async with serving("127.0.0.1", 0, {"/": hello}) as (_, port):
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         assert await ask(port, b"GET / HTTP/1.1\r\n\r\n") == b""

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.resources import WORKLOADS
+from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
 from shared.runtime.plan import Apply

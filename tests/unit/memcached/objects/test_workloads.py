@@ -78,7 +78,7 @@ def test_the_old_workload_goes_when_every_new_server_is_ready_and_clients_are_se
         resource(phase="Updating", observed=1, **SET), Observed(crew("StatefulSet", *map(member, range(3))), old)
     )
     [deletion] = [action for action in made.actions if isinstance(action, Delete)]
-    assert (deletion.kind, deletion.obj) == (DEPLOYMENT, old.workload)
+    assert (deletion.kind, deletion.obj) == (DEPLOYMENT, old.obj)
     assert made.verdict.progress is Progress.WAITING
     assert made.verdict.message == "3 of 3 servers are ready in the StatefulSet; the Deployment goes."
     assert made.status["servers"] == NAMES[:3]

@@ -20,7 +20,7 @@ from operators.redis.objects.names import USERS_MARK
 from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.settings import Settings
-from operators.redis.steps import provisioning
+from operators.redis.steps import configuration, provisioning
 from shared.runtime.plan import Apply
 from shared.steps.certificates import cert_manager_certificates
 
@@ -52,13 +52,13 @@ def test_the_objects_are_as_written(case: str) -> None:
     own = names.owner(resource, SETTINGS.operator)
     steps = [
         provisioning.keep_services(SETTINGS, resource, seen, NOW),
-        provisioning.keep_config(SETTINGS, resource, seen, NOW),
+        configuration.keep_config(SETTINGS, resource, seen, NOW),
         provisioning.keep_disruption_budget(SETTINGS, resource, seen, NOW),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
         made += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
-    image, digest = resource.image_reference(SETTINGS.image_repository), provisioning.config_digest(resource, seen)
+    image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, seen)
     pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
     made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))
     file = GOLDEN / case / "objects.yaml"

@@ -15,7 +15,7 @@ from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed
 from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
-from operators.redis.steps import provisioning
+from operators.redis.steps import configuration
 from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj
 from tests.unit.redis.security.rotation import GIVEN, Lab, wished
@@ -23,7 +23,7 @@ from tests.unit.redis.security.rotation import GIVEN, Lab, wished
 
 def pod(secrets: Secrets | None = None, **spec: Any) -> Obj:
     resource = wished(**spec)
-    own, digest = names.owner(resource, "op"), provisioning.config_digest(resource, Observed())
+    own, digest = names.owner(resource, "op"), configuration.config_digest(resource, Observed())
     return template.pod(resource, own, resource.image_reference("redis"), made_with(secrets or Secrets()), digest)
 
 

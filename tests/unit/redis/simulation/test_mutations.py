@@ -17,10 +17,12 @@ from operators.redis.client.server import Connect
 from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
 from operators.redis.observe import Observed
-from operators.redis.plan import Planner
-from operators.redis.steps import data_loss_recovery, membership_repair, rolling_update, scaling
+from operators.redis.settings import Settings
+from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
+from shared.steps import volumes
+from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe
@@ -55,16 +57,16 @@ def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
 
 def scales_pods_first(patch: pytest.MonkeyPatch) -> None:
     """Gives the StatefulSet no more replicas than are wanted, whoever owns slots."""
-    patch.setattr(plan, "replicas", lambda resource, *_: resource.spec.replicas)
+    patch.setattr(provisioning, "replicas", lambda resource, *_: resource.spec.replicas)
 
 
 def rolls_masters_as_they_are(patch: pytest.MonkeyPatch) -> None:
     """Restarts a master without a failover."""
 
-    def restart(_resource: RedisCluster, _seen: Observed, goal: str, place: Instance) -> Step:
-        return Step.wait(rolling_update.UPGRADING, goal, rolling_update._restart(place))
+    def restart(_resource: RedisCluster, _seen: Observed, roll: RollingUpdate[Instance], place: Instance) -> Step:
+        return roll.recreate(place)
 
-    patch.setattr(rolling_update, "_after_failover", restart)
+    patch.setattr(rolling_update, "_fail_over", restart)
 
 
 def recovers_unasked(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +115,7 @@ def empties_disks(patch: pytest.MonkeyPatch) -> None:
     def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         if resource.spec.replicas == len(seen.view.members):
             return PASS
-        return Step.wait("Emptying", "A disk is emptied.", *scaling._vacate(seen.places[0]))
+        return Step.wait("Emptying", "A disk is emptied.", *volumes.replace_disk(seen.places[0], in_use=False))
 
     patch.setattr(plan, "join_nodes", vacate)
 
@@ -158,17 +160,17 @@ async def test_an_operator_that_errs_is_caught(
 
 def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
-    keep = Planner.keep_stateful_set
+    keep = provisioning.keep_stateful_set
 
-    def trusting(self: Planner, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-        step = keep(self, resource, seen, now)
+    def trusting(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+        step = keep(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(Planner, "keep_stateful_set", trusting)
+    patch.setattr(plan, "keep_stateful_set", trusting)
 
 
 @pytest.mark.long

@@ -13,8 +13,8 @@ from operators.redis.instance import Instance
 from operators.redis.objects.names import CLUSTER_UID, CONFIG_MARK
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import ConfigTemplate, Observed
-from operators.redis.steps import provisioning
-from operators.redis.steps.provisioning import TEMPLATE_KEY
+from operators.redis.steps import configuration, provisioning
+from operators.redis.steps.configuration import TEMPLATE_KEY
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.secret_checks import SecretProblem
@@ -57,7 +57,7 @@ def test_what_is_ours_or_was_handed_over_is_taken() -> None:
 
 
 def kept(resource: RedisCluster, seen: Observed) -> Obj:
-    (action,) = provisioning.keep_config(SETTINGS, resource, seen, NOW).actions
+    (action,) = configuration.keep_config(SETTINGS, resource, seen, NOW).actions
     assert isinstance(action, Apply)
     return action.obj
 
@@ -65,18 +65,18 @@ def kept(resource: RedisCluster, seen: Observed) -> Obj:
 def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
     resource = wished(**TEMPLATED)
     missing = ConfigTemplate(problem=SecretProblem("ConfigMapMissing", "There is no ConfigMap mine."))
-    step = provisioning.require_config(resource, Observed(config=missing), NOW)
+    step = configuration.require_config(resource, Observed(config=missing), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is nothing to go on with"
     first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
     assert first["data"][TEMPLATE_KEY] == "hz 42\n"
     seen = Observed(config=missing, config_map=first)
-    step = provisioning.require_config(resource, seen, NOW)
+    step = configuration.require_config(resource, seen, NOW)
     assert (step.progress, step.message) == (
         Progress.PROGRESSING,
         "There is no ConfigMap mine. Nodes keep what it last was.",
     )
     assert kept(resource, seen) == first
-    assert provisioning.config_digest(resource, seen) == provisioning.config_digest(
+    assert configuration.config_digest(resource, seen) == configuration.config_digest(
         resource, Observed(config=ConfigTemplate("hz 42\n"), config_map=first)
     )
 
@@ -85,7 +85,7 @@ def test_a_template_that_does_not_serve_is_told_and_not_taken_over() -> None:
     resource = wished(**TEMPLATED)
     first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))
     seen = Observed(config=ConfigTemplate('hz "43\n'), config_map=first)
-    assert provisioning.require_config(resource, seen, NOW).reason == "ConfigMapInvalid"
+    assert configuration.require_config(resource, seen, NOW).reason == "ConfigMapInvalid"
     assert "hz 42\n" in kept(resource, seen)["data"][CONFIG_KEY]
 
 
@@ -95,8 +95,8 @@ def test_how_often_something_was_taken_away_stays_written_down() -> None:
     after = kept(wished(), Observed(config_map=before))
     assert after["metadata"]["annotations"][WITHDRAWN] == "1"
     assert kept(wished(), Observed(config_map=after)) == after
-    digest = provisioning.config_digest(wished(), Observed(config_map=before))
-    assert provisioning.config_digest(wished(), Observed(config_map=after)) == digest, "one roll, and not two"
+    digest = configuration.config_digest(wished(), Observed(config_map=before))
+    assert configuration.config_digest(wished(), Observed(config_map=after)) == digest, "one roll, and not two"
 
 
 def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observed:
@@ -111,25 +111,25 @@ def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observ
 
 def test_what_servers_refuse_never_comes_into_the_file_from_which_others_start() -> None:
     before, wrong = begun(), begun(config={"maxmemory-policy": "nonsense"})
-    seen = running(before, provisioning.configured(before, Observed()))
+    seen = running(before, configuration.configured(before, Observed()))
     assert kept(wrong, seen) == seen.config_map
-    assert provisioning.config_mark(wrong, seen) == provisioning.config_mark(before, seen)
-    told = replace(seen, places=running(before, provisioning.configured(wrong, Observed())).places)
+    assert configuration.config_mark(wrong, seen) == configuration.config_mark(before, seen)
+    told = replace(seen, places=running(before, configuration.configured(wrong, Observed())).places)
     assert "maxmemory-policy nonsense" in kept(wrong, told)["data"][CONFIG_KEY]
-    assert provisioning.config_mark(wrong, told) == provisioning.configured(wrong, Observed())
+    assert configuration.config_mark(wrong, told) == configuration.configured(wrong, Observed())
 
 
 def test_while_settings_have_yet_to_be_taken_nobody_is_rolled_for_what_came_with_them() -> None:
     before, after = begun(), begun(config={"hz": "20", "tcp-backlog": "100"})
-    seen = running(before, provisioning.configured(before, Observed()))
-    assert provisioning.config_digest(after, seen) == provisioning.config_digest(before, seen)
-    told = replace(seen, places=running(before, provisioning.configured(after, Observed())).places)
-    assert provisioning.config_digest(after, told) != provisioning.config_digest(before, seen)
+    seen = running(before, configuration.configured(before, Observed()))
+    assert configuration.config_digest(after, seen) == configuration.config_digest(before, seen)
+    told = replace(seen, places=running(before, configuration.configured(after, Observed())).places)
+    assert configuration.config_digest(after, told) != configuration.config_digest(before, seen)
 
 
 def test_where_no_server_could_be_told_the_file_is_what_they_start_from() -> None:
     before, after = begun(), begun(config={"hz": "20"}, version="8.2.0")
-    seen = running(before, provisioning.configured(before, Observed()))
+    seen = running(before, configuration.configured(before, Observed()))
     assert "hz 20" in kept(after, seen)["data"][CONFIG_KEY], "they are of another series, which may not know it"
     silent = replace(seen, places=tuple(replace(place, said=None) for place in seen.places))
     assert "hz 20" in kept(begun(config={"hz": "20"}), silent)["data"][CONFIG_KEY]

@@ -1,0 +1,92 @@
+"""What an EtcdBackup reports: while it runs, when a snapshot is complete, and when no attempt is left. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from operators.etcd.api.backup import COMPLETE, FAILED, PENDING, RUNNING, EtcdBackup
+from operators.etcd.backup import locations
+from operators.etcd.backup.assessment import Assessment
+from operators.etcd.backup.observe import Observed
+from operators.etcd.backup.outcome import Outcome
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import POD, Obj
+from shared.runtime.plan import Delete, Plan
+from shared.status import conditions
+from shared.status.verdict import Progress, Verdict
+
+MAX_ATTEMPTS = 3
+
+
+def status(facts: Assessment) -> Obj:
+    """The status of an EtcdBackup that is not over."""
+    backup, seen = facts.backup, facts.observed
+    found: Obj = {"phase": RUNNING if seen.alive else PENDING}
+    if facts.attempts:
+        found["attempts"] = facts.attempts
+    began = ((seen.pod or {}).get("metadata") or {}).get("creationTimestamp") or backup.reported.get("startedAt")
+    return found | ({"startedAt": began} if began else {})
+
+
+def finished(facts: Assessment) -> Plan | None:
+    """The plan of an EtcdBackup that is over, or is over now; None while an attempt runs or is left."""
+    if facts.backup.over:
+        return _at_rest(facts.backup, facts.observed)
+    if facts.outcome is not None and facts.outcome.succeeded:
+        return _complete(facts, facts.outcome)
+    if facts.outcome is not None and facts.attempts >= MAX_ATTEMPTS:
+        return _given_up(facts, facts.outcome)
+    return None
+
+
+def _complete(facts: Assessment, outcome: Outcome) -> Plan:
+    result, store = outcome.said, locations.store_of(facts.backup.spec.destination)
+    location = locations.location(store, str(result["file"])) if store else ""
+    size = int(result["size"])
+    found = status(facts) | {
+        "phase": COMPLETE,
+        "location": location,
+        "file": result["file"],
+        "member": result["member"],
+        "revision": result["revision"],
+        "sizeBytes": size,
+        "size": _human_readable(size),
+        "sha256": result["sha256"],
+        **({"etcdVersion": result["version"]} if result["version"] else {}),
+        **_times(outcome, facts.now),
+    }
+    warning = str(result.get("warning") or "")
+    message = f"Revision {result['revision']} ({_human_readable(size)}) is kept as {location}. {warning}".strip()
+    return Plan((), Verdict(Progress.DONE, COMPLETE, message, warning=bool(warning)), found, requeue=0)  # pod goes next
+
+
+def _given_up(facts: Assessment, outcome: Outcome) -> Plan:
+    message = f"{outcome.message} It was tried {MAX_ATTEMPTS} times; make another EtcdBackup once that is mended."
+    found = status(facts) | {"phase": FAILED, **_times(outcome, facts.now)}
+    return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0)
+
+
+def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
+    """Keep the status; delete the pod, but leave that of a failed attempt for its log, unless it could still run."""
+    before = accessors.condition(backup.obj, conditions.READY)
+    reported = {k: v for k, v in backup.reported.items() if k not in ("conditions", "observedGeneration")}
+    is_complete = backup.phase == COMPLETE
+    progress = Progress.DONE if is_complete else Progress.BLOCKED
+    verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
+    stays = seen.pod is None or seen.pod["metadata"].get("deletionTimestamp") or not (is_complete or seen.alive)
+    return Plan((Delete(POD, seen.pod),) if seen.pod and not stays else (), verdict, reported)
+
+
+def _times(outcome: Outcome, now: datetime) -> Obj:
+    ended = outcome.finished or now
+    found: Obj = {"completedAt": ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    if outcome.started is not None and outcome.finished is not None:
+        found["durationSeconds"] = (outcome.finished - outcome.started).total_seconds()
+    return found
+
+
+def _human_readable(size: int) -> str:
+    for power, unit in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.1f}{unit}"
+    return str(size)

@@ -1,0 +1,26 @@
+"""The images of etcd that the local cluster builds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from e2e.cluster import binaries
+from e2e.cluster.images import IMAGES, Image
+
+TAGS = {version: f"etcd:v{version}" for version in binaries.ETCD} | {
+    "3.4.13": "cnych/etcd:v3.4.13"  # the seed's name for it
+}
+
+
+def images() -> list[Image]:
+    """Servers of etcd as in its own images: the programs and nothing else."""
+    return [
+        Image(
+            tag=TAGS[version],
+            containerfile=IMAGES / "etcd" / "Containerfile",
+            context=binaries.place(program),
+            sources=(binaries.GO / program.module,),
+            first=partial(binaries.build, program),
+        )
+        for version, program in binaries.ETCD.items()
+    ]

@@ -1,0 +1,126 @@
+"""Steps that wait until every member serves, and what a cluster that is not there yet is doing. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.membership.quorum import member_names
+from operators.etcd.membership.raft_log import unreadable
+from operators.etcd.observe import Instance, Observed
+from operators.etcd.steps.backup_schedule import failing
+from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
+from operators.etcd.steps.quorum_recovery import RECOVERING, executing
+from operators.etcd.steps.rolling_update import outdated
+from shared.kubernetes.pods import STUCK
+from shared.runtime.plan import PASS, Step
+from shared.status.phases import CREATING, DEGRADED, FAILED, PAUSED, RESTORING, RUNNING, SCALING, UPDATING
+from shared.status.verdict import Progress, Verdict
+
+POLL_SECONDS = 30.0
+"""Interval at which a cluster that is as wanted is observed: no watch reports its leader, sizes and alarms."""
+
+BUSY_SECONDS = 5.0
+"""The same for a cluster that is not, where no step names a time."""
+
+UNREACHABLE = "EtcdUnreachable"
+
+
+def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Change nothing while no member answers although the kubelet reports some as ready.
+
+    The readiness probe needs a quorum, so these members are healthy: it is the operator that is cut off.
+    """
+    ready = [place for place in seen.places if place.ready]
+    if seen.members is not None or not resource.recorded_cluster_id or seen.answering or not ready:
+        return PASS
+    ready_names = ", ".join(place.name for place in ready)
+    error = next((place.error for place in ready if place.error), "")
+    why = f": {error.rstrip('.')}" if error else ""
+    message = (
+        f"{ready_names}: ready, says Kubernetes, and yet no member answers the operator{why}. "
+        "Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods reach port 2379 of theirs."
+    )
+    return Step.wait(UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
+
+
+def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Wait until every member is a healthy, current voter, and none is left over."""
+    if complete(resource, seen):
+        return PASS
+    parts = [f"{_count(resource, seen)}.", _members_down(seen)]
+    failing = [place for place in seen.places if place.pod and place.pod.trouble and not place.ready]
+    if seen.members is None:
+        parts += [f"{place.name} does not start: {place.pod.trouble}" for place in failing if place.pod]
+    unready = [place.name for place in seen.healthy_voters if not place.ready]
+    if unready:
+        parts.append(f"{', '.join(unready)}: a member, and not yet ready for clients.")
+    current = _movement(resource, seen)
+    troubled = bool(failing) or current == DEGRADED
+    reason = "MemberFailing" if failing else current
+    message = " ".join(part for part in parts if part)
+    return Step.progressing(
+        reason, message, warning=troubled, requeue=BUSY_SECONDS if troubled else MEMBERSHIP_POLL_SECONDS
+    )
+
+
+def complete(resource: EtcdCluster, seen: Observed) -> bool:
+    """Whether the cluster is what the spec asks for."""
+    members = [place for place in seen.places if place.member]
+    return (
+        seen.members is not None
+        and [place.number for place in members] == list(range(resource.spec.size))
+        and len(seen.healthy_voters) == len(seen.members) == resource.spec.size
+        and all(place.ready and not outdated(seen, place) for place in members)
+    )
+
+
+def _count(resource: EtcdCluster, seen: Observed) -> str:
+    return f"{len(seen.healthy_voters)} of {resource.spec.size} members are healthy"
+
+
+def summary(resource: EtcdCluster, seen: Observed) -> str:
+    """The message of a cluster that is complete."""
+    return f"{_count(resource, seen)}. {failing(seen)}".strip()
+
+
+def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
+    """What the cluster is doing, in one word."""
+    settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
+    return settled.get(verdict.progress) or _movement(resource, seen)
+
+
+def _movement(resource: EtcdCluster, seen: Observed) -> str:
+    """What a cluster that is not as wanted is doing.
+
+    A movement keeps its name until it is over; members missing without one are a loss.
+    """
+    before = resource.phase
+    if executing(resource, seen) or before == RECOVERING:
+        return RECOVERING
+    if before in ("", CREATING, RESTORING):
+        return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING
+    if before == UPDATING or any(outdated(seen, place) for place in seen.places) or unreadable(resource, seen):
+        return UPDATING
+    resized = seen.members is not None and len(seen.members) != resource.spec.size
+    if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED))):
+        return SCALING
+    return DEGRADED
+
+
+def _members_down(seen: Observed) -> str:
+    """The members that are down, each with what is known of why."""
+    down = ((member, seen.place_of(member)) for member in seen.down)
+    return " ".join(_why_down(place) if place else member_names(seen, (member,)) for member, place in down)
+
+
+def _why_down(place: Instance) -> str:
+    if place.pod is None:
+        return f"{place.name} has no pod."
+    if place.pod.leaving:
+        return f"{place.name} is on the way out. {STUCK}"
+    if place.pod.trouble:
+        return f"{place.name} does not start: {place.pod.trouble}"
+    if place.status is None:
+        return f"{place.name} does not answer: {place.error}" if place.error else f"{place.name} starts."
+    return f"{place.name} knows no leader." if place.status.leader == 0 else f"{place.name} is catching up."

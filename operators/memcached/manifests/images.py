@@ -1,0 +1,24 @@
+"""The images of memcached that the local cluster builds."""
+
+from __future__ import annotations
+
+from e2e.cluster.images import IMAGES, Image
+
+VERSIONS = {"trixie": "1.6.38", "bookworm": "1.6.18"}
+"""Versions of memcached, by the suites of Debian that have them."""
+
+
+def images() -> list[Image]:
+    """Servers of memcached by the versions of Debian's packages."""
+    directory = IMAGES / "memcached"
+    return [
+        Image(
+            tag=f"memcached:{version}",
+            containerfile=directory / "Containerfile",
+            context=directory,
+            sources=(),
+            arguments={"SUITE": suite, "VERSION": version},
+            suite=suite,
+        )
+        for suite, version in VERSIONS.items()
+    ]

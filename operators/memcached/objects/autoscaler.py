@@ -1,0 +1,27 @@
+"""The HorizontalPodAutoscaler of a Memcached. Pure."""
+
+from __future__ import annotations
+
+from operators.memcached.api.resource import API, Memcached
+from operators.memcached.objects.pod import COMPONENT, CONTAINER
+from shared.kubernetes.kinds import AUTOSCALER, Obj
+from shared.kubernetes.ownership import Owner
+
+
+def autoscaler(resource: Memcached, own: Owner) -> Obj | None:
+    """Sets this resource's own size, through its scale subresource; None if nothing is asked.
+
+    It counts the servers' own CPU, not that of what runs beside them.
+    """
+    given = resource.spec.autoscaling
+    if given is None:
+        return None
+    target = {"type": "Utilization", "averageUtilization": given.target_cpu_utilization}
+    cpu = {"name": "cpu", "container": CONTAINER, "target": target}
+    spec = {
+        "scaleTargetRef": {"apiVersion": API.kind.api_version, "kind": API.kind.name, "name": resource.name},
+        "minReplicas": given.min_replicas,
+        "maxReplicas": given.max_replicas,
+        "metrics": [{"type": "ContainerResource", "containerResource": cpu}],
+    }
+    return own.object(AUTOSCALER, resource.name, component=COMPONENT, spec=spec)

@@ -1,0 +1,29 @@
+"""The headless Service of a Memcached. Pure."""
+
+from __future__ import annotations
+
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.pod import COMPONENT, CONTAINER, METRICS
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.objects import service_port
+from shared.kubernetes.ownership import Owner
+
+
+def service(resource: Memcached, own: Owner) -> Obj:
+    """A headless Service: a name for all servers' addresses, never a balancer.
+
+    Servers do not share data: a client must choose the server by the key. So there is no cluster IP. With a StatefulSet
+    each server has a name of its own, which stays known while the server is not ready: clients wait for it rather than
+    for their resolver to forget that the name was unknown.
+    """
+    spec: Obj = {"clusterIP": "None", "selector": own.selector(COMPONENT), "ports": _ports(resource)}
+    if resource.spec.workload == STATEFUL_SET.name:
+        spec["publishNotReadyAddresses"] = True
+    return own.object(SERVICE, resource.name, component=COMPONENT, spec=spec)
+
+
+def _ports(resource: Memcached) -> list[Obj]:
+    ports = [service_port(CONTAINER, resource.spec.container_port)]
+    if (port := resource.spec.metrics_port) is not None:
+        ports.append(service_port(METRICS, port))
+    return ports

@@ -1,0 +1,22 @@
+"""The StatefulSet of a Memcached. Pure."""
+
+from __future__ import annotations
+
+from operators.memcached.api.resource import Memcached
+from operators.memcached.objects.pod import COMPONENT
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.ownership import Owner
+
+
+def stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
+    """Servers with names that stay; they start and end together, and are replaced one by one."""
+    spec = {
+        "serviceName": resource.name,
+        "replicas": resource.spec.size,
+        "selector": {"matchLabels": own.selector(COMPONENT)},
+        "revisionHistoryLimit": 2,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        "template": template,
+    }
+    return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)

@@ -1,0 +1,66 @@
+"""The status of a Memcached, from what was observed. Pure."""
+
+from __future__ import annotations
+
+from operators.memcached.api.resource import Memcached
+from operators.memcached.assessment import Assessment
+from operators.memcached.objects.names import owner, server_address, server_name
+from operators.memcached.objects.pod import COMPONENT
+from operators.memcached.settings import Settings
+from shared.api.image import Image
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.ownership import selector_text
+
+
+def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:
+    """The whole status, without its conditions."""
+    workload, image = facts.serving, resource.spec.image_reference(settings.image_repository)
+    found: Obj = {
+        "phase": phase,
+        "replicas": len(workload.current),
+        "readyReplicas": len(workload.ready),
+        "selector": selector_text(owner(resource, settings.operator).selector(COMPONENT)),
+        "image": image,
+        "version": _version(image),
+        "nodes": [pod.name for pod in workload.current],
+        "servers": _servers(resource, facts),
+    }
+    certificate = _certificate(resource, facts)
+    return found | ({"certificate": certificate} if certificate else {})
+
+
+def _version(image: str) -> str:
+    try:
+        return Image.parse(image).version
+    except ValueError:  # the spec is rejected for it
+        return ""
+
+
+def _servers(resource: Memcached, facts: Assessment) -> list[str]:
+    """Where clients find the servers.
+
+    In a StatefulSet, a server that was ready before stays listed while it is not: the ring of keys that clients build
+    from the list must not shift while a server is replaced.
+    """
+    workload = facts.serving
+    if workload.kind != STATEFUL_SET:
+        return sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in workload.ready)
+    ready, listed = {pod.name for pod in workload.ready}, set(resource.listed)
+    addresses = {server_name(resource, n): server_address(resource, n) for n in range(resource.spec.size)}
+    return [address for name, address in addresses.items() if name in ready or address in listed]
+
+
+def _certificate(resource: Memcached, facts: Assessment) -> str:
+    """The fingerprint that every server serves; until that is so again, the last one; empty without TLS."""
+    if resource.spec.tls is None:
+        return ""
+    secrets = facts.observed.secrets
+    return (
+        secrets.fingerprint
+        if facts.all_ready and not facts.outdated_certificates and secrets.pair
+        else resource.certificate
+    )
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,1 @@
+"""Steps of the plan of a Memcached."""

@@ -1,0 +1,58 @@
+"""Steps that keep the objects of a Memcached: Service, servers, disruption budget, autoscaler. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.memcached.api.resource import Memcached
+from operators.memcached.assessment import Assessment
+from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
+from operators.memcached.objects.names import owner
+from operators.memcached.objects.pod import pod
+from operators.memcached.settings import Settings
+from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET
+from shared.runtime.plan import PASS, Apply, Step
+from shared.steps import provisioning
+
+
+def require_exporter(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+    """Require an image for the metrics sidecars, if the spec asks for metrics."""
+    if resource.spec.metrics_port is None or settings.agent_image:
+        return PASS
+    return Step.blocked(
+        "NoExporterImage",
+        "spec.metrics: the operator does not know its own image, which serves them: start it with "
+        "--agent-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
+    )
+
+
+def require_secrets(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Require the Secrets that servers need to start; running servers are left as they are."""
+    problem = facts.observed.secrets.problem
+    return provisioning.lacking(problem) if problem is not None else PASS
+
+
+def keep_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+    """Keep the headless Service."""
+    return Step.do(Apply(SERVICE, service.service(resource, owner(resource, settings.operator))))
+
+
+def keep_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Keep the workload as the spec asks."""
+    own, image = owner(resource, settings.operator), resource.spec.image_reference(settings.image_repository)
+    template = pod(resource, own, image, settings.agent_image, facts.observed.secrets.digest)
+    kind = facts.observed.workload.kind
+    build = stateful_set.stateful_set if kind == STATEFUL_SET else deployment.deployment
+    return Step.do(Apply(kind, build(resource, own, template)))
+
+
+def keep_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Keep the PodDisruptionBudget as the spec asks, or delete it."""
+    wanted = disruption_budget.disruption_budget(resource, owner(resource, settings.operator))
+    return provisioning.keep_disruption_budget(wanted, facts.observed.disruption_budget)
+
+
+def keep_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Keep the HorizontalPodAutoscaler as the spec asks, or delete it."""
+    wanted = autoscaler.autoscaler(resource, owner(resource, settings.operator))
+    return provisioning.keep(AUTOSCALER, wanted, facts.observed.autoscaler)

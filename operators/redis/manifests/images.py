@@ -1,0 +1,39 @@
+"""The images of Redis and Valkey that the local cluster builds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from e2e.cluster.images import IMAGES, Image
+from e2e.cluster.machine import debian
+from e2e.databases import redis_programs
+
+TAGS = {
+    (engine, version): f"{'valkey/valkey' if engine == 'valkey' else engine}:{version}"
+    for engine, version in redis_programs.VERSIONS
+}
+"""The official images' names; to a cluster, ``library/redis`` is ``redis``."""
+
+
+def images() -> list[Image]:
+    """Servers of Redis and Valkey, as in their own images; and the exporter that may stand beside them."""
+    exporter_suite, exporter, exporter_version = redis_programs.EXPORTER
+    return [
+        *(
+            Image(
+                tag=TAGS[engine, version],
+                containerfile=IMAGES / engine / "Containerfile",
+                context=redis_programs.root(engine, version),
+                sources=(),
+                first=partial(redis_programs.unpacked, engine, version),
+            )
+            for engine, version in redis_programs.VERSIONS
+        ),
+        Image(
+            tag=f"oliver006/redis_exporter:v{exporter_version}",
+            containerfile=IMAGES / "redis-exporter" / "Containerfile",
+            context=debian.place_of(exporter_suite, exporter),
+            sources=(),
+            first=partial(debian.unpacked, exporter_suite, exporter),
+        ),
+    ]

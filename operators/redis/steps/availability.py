@@ -1,0 +1,126 @@
+"""Steps that wait until every node serves, and what a cluster that is not there yet is doing. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.instance import Instance
+from operators.redis.observe import Observed
+from operators.redis.slots.placement import violations
+from operators.redis.steps import rebalance
+from operators.redis.steps.bootstrap import why_away
+from operators.redis.steps.rolling_update import outdated
+from operators.redis.steps.scaling import masters, staying
+from operators.redis.topology.view_conflicts import brief
+from shared.runtime.plan import PASS, Step
+from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING
+from shared.status.verdict import Progress, Verdict
+
+POLL_SECONDS = 30.0
+"""Interval at which a cluster that is as wanted is observed: no watch reports roles and replication."""
+
+BUSY_SECONDS = 2.0
+"""The same for a cluster that is not, where no step names a time."""
+
+MAX_LISTED_ITEMS = 5
+"""Maximum number of missing items listed in the status message."""
+
+
+def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    """Wait until every node is a member, in sync and ready, and none is left over."""
+    missing = _missing(resource, seen)
+    if not missing:
+        return PASS
+    failing = any(place.pod and place.pod.trouble and not place.ready for place in staying(resource, seen))
+    movement = _movement(resource, seen)
+    reason = "NodeFailing" if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
+    more = len(missing) - MAX_LISTED_ITEMS
+    message = " ".join(
+        [f"{_count(resource, seen)}.", *missing[:MAX_LISTED_ITEMS], *([f"And {more} more."] if more > 0 else [])]
+    )
+    warning = reason in ("NodeFailing", DEGRADED)
+    return Step.progressing(reason, message, warning=warning, requeue=BUSY_SECONDS)
+
+
+def complete(resource: RedisCluster, seen: Observed) -> bool:
+    """Whether the cluster is what the spec asks for."""
+    return not _missing(resource, seen)
+
+
+def _missing(resource: RedisCluster, seen: Observed) -> list[str]:
+    """What a cluster lacks to be as the spec asks, each in a sentence."""
+    if not resource.formed:
+        return ["It has yet to begin."]
+    unserved = [f"Nobody serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
+    unfit = [why for place in staying(resource, seen) if (why := _why_unfit(resource, seen, place))]
+    extra = [
+        place.name for place in seen.places if place.number >= resource.spec.replicas and (place.pod or place.volume)
+    ]
+    return unserved + unfit + ([f"{', '.join(extra)}: let go, and not gone yet."] if extra else [])
+
+
+def _why_unfit(resource: RedisCluster, seen: Observed, place: Instance) -> str:
+    """What a node lacks to be as the spec asks; empty if nothing."""
+    if place.said is None:
+        return why_away(place)
+    if not serves(seen, place) and not _is_idle(resource, seen, place):
+        return f"{place.name} is {'not in step' if place.ready else 'not ready'} yet."
+    if not seen.view.unserved and any(node.id == place.id for node in seen.view.refusing):
+        return f"{place.name} takes no commands yet: it says cluster_state:fail."  # as a primary does for 2 s at start
+    if outdated(seen, place) and resource.spec.rolls:
+        return f"{place.name} still runs as before the change."
+    return ""
+
+
+def serves(seen: Observed, place: Instance) -> bool:
+    """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
+    node = seen.view.nodes.get(place.id)
+    if node is None or not place.ready or node.said is None or node.said.loading:
+        return False
+    return bool(seen.view.slots_of(node.id)) or node.synced
+
+
+def _is_idle(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
+    """Whether a master owns no slots because the spec gives it none (AssignReceive)."""
+    by_hand = resource.spec.update_strategy.type == "AssignReceive"
+    return by_hand and place.ready and place.id in masters(resource, seen)
+
+
+def _count(resource: RedisCluster, seen: Observed) -> str:
+    """How many there are of what is wanted; and who would go along with its master, for want of another host."""
+    serving = sum(1 for place in staying(resource, seen) if serves(seen, place))
+    pairs = {node.id: node.master for node in seen.view.members if node.is_replica}
+    hosts = {node_id: place.host for node_id, place in seen.reachable.items()}
+    shared_hosts = violations(pairs, hosts)
+    message = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.masters)} of them masters"
+    if not shared_hosts:
+        return message
+    names = ", ".join(seen.name_of(each.replica) for each in shared_hosts[:MAX_LISTED_ITEMS])
+    return f"{message}; on the same host as their masters, for want of another: {names}"
+
+
+def summary(resource: RedisCluster, seen: Observed) -> str:
+    """The message of a cluster that is complete."""
+    return f"{_count(resource, seen)}."
+
+
+def phase(resource: RedisCluster, seen: Observed, verdict: Verdict) -> str:
+    """What the cluster is doing, in the seed's words; a pause keeps the phase before it."""
+    settled = {Progress.DONE: RUNNING, Progress.PAUSED: resource.phase, Progress.BLOCKED: FAILED}
+    return settled[verdict.progress] if verdict.progress in settled else _movement(resource, seen)
+
+
+def _movement(resource: RedisCluster, seen: Observed) -> str:
+    """What a cluster that is not as wanted is doing; a movement keeps its name until it is over."""
+    before = resource.phase
+    if resource.formed and seen.view.unserved and before != CREATING:
+        return FAILED
+    if not resource.formed or before == CREATING:
+        return CREATING
+    if before == UPGRADING or any(outdated(seen, place) for place in seen.places):
+        return UPGRADING
+    left_over = any(place.number >= resource.spec.replicas and place.pod for place in seen.places)
+    resized = resource.changed and len(seen.view.members) != resource.spec.replicas
+    moves = rebalance.is_moving(resource, seen)
+    return SCALING if before == SCALING or left_over or resized or moves else RUNNING

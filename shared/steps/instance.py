@@ -1,0 +1,27 @@
+"""What shared steps read of one place of a database: its pod and its volume."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import Pod
+
+
+class Instance(Protocol):
+    """One place of a database, by the number of its pod in the StatefulSet."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pod(self) -> Pod | None: ...
+
+    @property
+    def pod_obj(self) -> Obj | None: ...
+
+    @property
+    def volume(self) -> Obj | None: ...
+
+    @property
+    def runs(self) -> bool: ...

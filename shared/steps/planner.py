@@ -1,0 +1,126 @@
+"""What the plans of all databases share: the first steps, deadlines, and how a verdict becomes a report. Pure."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from shared.api.spec import CustomResource
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import PASS, Plan, Step, StepOf, follow
+from shared.status.deadlines import Deadline
+from shared.status.phases import CREATING, PAUSED, UPDATING
+from shared.status.verdict import Progress, Verdict
+
+
+class Timeouts(Protocol):
+    """Options of an operator that every plan needs, in seconds."""
+
+    @property
+    def create_timeout(self) -> float: ...
+
+    @property
+    def upgrade_timeout(self) -> float: ...
+
+
+Resource = TypeVar("Resource", bound=CustomResource[Any])
+Observed = TypeVar("Observed")
+Facts = TypeVar("Facts")
+Settings = TypeVar("Settings", bound=Timeouts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
+    """Makes the plan of a resource from its steps.
+
+    Attributes:
+        settings: the operator's options.
+        update_phase: phase in which pods are replaced.
+        served_reasons: reasons of unfinished work that leave Ready to `_serves_all`, as a pause does.
+        poll_seconds: time after which a resource is observed again in any case; None if watches report everything.
+        busy_seconds: the same while it is not as the spec asks and no step names a time.
+    """
+
+    settings: Settings
+
+    update_phase: ClassVar[str] = UPDATING
+    served_reasons: ClassVar[frozenset[str]] = frozenset()
+    poll_seconds: ClassVar[float | None] = None
+    busy_seconds: ClassVar[float | None] = None
+
+    @abc.abstractmethod
+    def _steps(self) -> tuple[StepOf[Resource, Facts], ...]:
+        """Return the steps, in order."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _assess(resource: Resource, observed: Observed, /) -> Facts:
+        """Return what all steps of this round read; it is computed once."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _phase(resource: Resource, facts: Facts, verdict: Verdict, /) -> str:
+        """Return what the resource is doing, in one word."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _summary(resource: Resource, facts: Facts, /) -> str:
+        """Return the message of a resource that is as the spec asks."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _serves_all(resource: Resource, facts: Facts, /) -> bool:
+        """Whether everything that the spec asks for is there and ready."""
+
+    @abc.abstractmethod
+    def _status(self, resource: Resource, facts: Facts, now: datetime, phase: str, verdict: Verdict) -> Obj:
+        """Return the whole status, without conditions."""
+
+    def plan(self, resource: Resource, observed: Observed, now: datetime) -> Plan:
+        """Return the actions of the steps, and the status that reports them."""
+        facts = self._assess(resource, observed)
+        actions, verdict, requested = follow(self._steps(), resource, facts, now)
+        phase = self._phase(resource, facts, verdict)
+        if verdict.done:
+            verdict = dataclasses.replace(verdict, message=self._summary(resource, facts))
+        elif verdict.progress is Progress.PAUSED or verdict.reason in self.served_reasons:
+            verdict = dataclasses.replace(verdict, ready=self._serves_all(resource, facts))
+        at_rest = verdict.progress in (Progress.DONE, Progress.PAUSED, Progress.BLOCKED)
+        if requested is None:
+            requested = self.poll_seconds if at_rest else self.busy_seconds
+        remaining = None
+        if deadline := self._deadline(phase):
+            verdict, remaining = deadline.judge(resource.obj, verdict, now)
+        requeues = [seconds for seconds in (requested, self.poll_seconds, remaining) if seconds is not None]
+        status = self._status(resource, facts, now, phase, verdict)
+        return Plan(actions, verdict, status, min(requeues, default=None))
+
+    def _deadline(self, phase: str) -> Deadline | None:
+        if phase == CREATING:
+            return Deadline("CreateTimeout", self.settings.create_timeout, "--create-timeout")
+        if phase == self.update_phase:
+            return Deadline("UpgradeTimeout", self.settings.upgrade_timeout, "--upgrade-timeout")
+        return None
+
+
+def as_observed(_resource: object, observed: Observed) -> Observed:
+    """Assess nothing beyond what was observed."""
+    return observed
+
+
+def pause(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:
+    """Change nothing while `field` of the spec is true: the resource is only reported."""
+    if not getattr(resource.spec, field):
+        return PASS
+    return Step.paused(PAUSED, f"spec.{field} is true: nothing is changed until it is false again.")
+
+
+def reject_invalid_spec(
+    validate: Callable[[Resource], list[str]], resource: Resource, _observed: object, _now: datetime
+) -> Step:
+    """Change nothing while the spec breaks a rule: the same rules as at admission, for a spec that bypassed it."""
+    errors = validate(resource)
+    return Step.blocked("InvalidSpec", " ".join(errors) + " Nothing was changed.") if errors else PASS
