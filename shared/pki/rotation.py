@@ -29,13 +29,13 @@ from shared.status.lifecycle import Lifecycle
 LIFETIME = timedelta(days=90)
 """How long a certificate is valid by default."""
 
-DUE = 2 / 3
+RENEWAL_FRACTION = 2 / 3
 """The fraction of a life after which a certificate or an authority is replaced."""
 
 BACKDATED = timedelta(minutes=5)
 """How far a certificate reaches back: the clock of a client may be behind."""
 
-SETTLINGS = 20
+SETTLINGS_PER_LIFE = 20
 """Settling times in the life of a certificate, at least."""
 
 
@@ -55,7 +55,7 @@ class RotationPolicy:
 
     def settling(self, life: timedelta) -> timedelta:
         """How long clients get to learn of a new authority, if certificates live for `life`."""
-        return min(self.longest_settling, life / SETTLINGS)
+        return min(self.longest_settling, life / SETTLINGS_PER_LIFE)
 
     def authority_ends(self, now: datetime) -> datetime:
         """When an authority that is made now ends."""
@@ -359,7 +359,7 @@ def next_order(
 
 def due(certificate: Certificate) -> datetime:
     """When a certificate is to be replaced."""
-    return certificate.ends - (1 - DUE) * life_of(certificate)
+    return certificate.ends - (1 - RENEWAL_FRACTION) * life_of(certificate)
 
 
 def life_of(certificate: Certificate) -> timedelta:

@@ -47,13 +47,13 @@ POLL_INTERVAL_SECONDS = 10.0
 LONGEST_PAUSE, SHORTEST_PAUSE = timedelta(seconds=600), timedelta(seconds=0.2)
 """Between two looks at what replicas share."""
 
-PAUSES = 20
+PAUSES_PER_LIFE = 20
 """Pauses in what is left of a certificate's life."""
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 """Until what failed is tried again, doubled with each failure; never more than the usual pause."""
 
-MAX_WRITES_AT_ONCE = 5
+MAX_WRITES_PER_LOOK = 5
 """Writes, or races lost, in one look."""
 
 Clock = Callable[[], datetime]
@@ -223,7 +223,7 @@ class SelfSignedCertificates(Certificates):
         self._trusted: datetime | None = None
 
     async def _refresh(self) -> None:
-        for _ in range(MAX_WRITES_AT_ONCE):
+        for _ in range(MAX_WRITES_PER_LOOK):
             trouble: KubeError | None = None
             try:
                 seen = await self._clients.look() if self._clients else []  # before the store is read: see `teach`
@@ -292,4 +292,4 @@ def pause(serving: Certificate | None, now: datetime) -> timedelta:
     """Time until the store is read again: many times in what is left of a short life."""
     if serving is None or serving.ends <= now:
         return LONGEST_PAUSE  # there is nothing left to lose
-    return min(LONGEST_PAUSE, max((serving.ends - now) / PAUSES, SHORTEST_PAUSE))
+    return min(LONGEST_PAUSE, max((serving.ends - now) / PAUSES_PER_LIFE, SHORTEST_PAUSE))

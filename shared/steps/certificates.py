@@ -139,10 +139,12 @@ class Issuing:
 
     def _write_authorities(self, event: AuthorityEvent) -> WriteSecret:
         """Their Secret after an event."""
-        held, order, keys = self._authorities.usable(self.now), None, stores.LEAF_KEYS
-        if event is AuthorityEvent.PROMOTE:
+        held, order, keys = self._authorities, None, stores.LEAF_KEYS
+        if event is AuthorityEvent.FORGET:
+            held = held.usable(self.now)
+        elif event is AuthorityEvent.PROMOTE:
             held = held.promoted()
-        elif event is not AuthorityEvent.FORGET:
+        else:
             order = self.policy.order_authority(self.own.name, self.now)
             keys = stores.KEYS[AUTHORITY.after(AuthorityState.MISSING, event)]
         made = self._secret(self.authority, stores.authorities_content(held))

@@ -8,7 +8,7 @@ from datetime import datetime
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
-from shared.kubernetes.secrets import AGAIN
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import INVALID, SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.status.verdict import Progress
@@ -60,7 +60,7 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
 def lacking(problem: SecretProblem) -> Step:
     """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
     message = f"{problem.message} Nothing was changed."
-    return Step.wait(problem.reason, message, warning=True, requeue=AGAIN)
+    return Step.wait(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 def grow_volumes(

@@ -44,7 +44,7 @@ def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Obse
 
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Certificates that the operator sees to are there before members need them, and new before the old ones end."""
+    """Keep certificates: created before members need them, and renewed before they expire."""
     issuing = Issuing(
         own=names.owner(resource, settings.operator),
         component=COMPONENT,

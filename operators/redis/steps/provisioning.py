@@ -27,7 +27,7 @@ from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
-from shared.kubernetes.secrets import AGAIN, content_of, encoded
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
@@ -185,7 +185,7 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
-    return Step.progressing(step.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 # Room.

@@ -15,7 +15,7 @@ from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import content_of
 from shared.pki import ca, certs, rotation
 from shared.pki.certs import Certificate
-from shared.pki.rotation import DATABASES, SETTLINGS
+from shared.pki.rotation import DATABASES, SETTLINGS_PER_LIFE
 from shared.pki.stores import authority_key, certificates_in, fingerprint, trust_content
 from tests.unit.etcd.security.secret_fixtures import AUTHORITY, CLIENT, LIFE, PEER, SERVER, Vault, encoded
 
@@ -33,7 +33,7 @@ def succeeding() -> Vault:
     """A vault whose authority has got a successor, of which nobody knows yet."""
     vault = begun()
     vault.informed = vault.judged().digest
-    vault.now += DATABASES.authority_lives * LIFE * rotation.DUE
+    vault.now += DATABASES.authority_lives * LIFE * rotation.RENEWAL_FRACTION
     vault.settle()
     return vault
 
@@ -98,7 +98,7 @@ def test_somebody_elses_secret_is_left_alone() -> None:
 def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_not_before() -> None:
     vault = begun()
     before = vault.leaf(PEER)
-    vault.now += LIFE * rotation.DUE - HOUR
+    vault.now += LIFE * rotation.RENEWAL_FRACTION - HOUR
     assert vault.settle() == []
     vault.now += HOUR
     assert len(vault.settle()) == 3
@@ -108,7 +108,7 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_not_before() 
 def test_a_renewed_certificate_restarts_nobody() -> None:
     vault = begun()
     before = vault.judged()
-    vault.now += LIFE * rotation.DUE
+    vault.now += LIFE * rotation.RENEWAL_FRACTION
     vault.settle()
     after = vault.judged()
     assert (after.digest, after.authority_key) == (before.digest, before.authority_key)
@@ -160,7 +160,7 @@ def test_a_successor_is_trusted_before_it_signs() -> None:
 
 def test_it_signs_when_every_member_knows_it_and_clients_had_their_time() -> None:
     vault = succeeding()
-    vault.now += min(DATABASES.longest_settling, LIFE / SETTLINGS)
+    vault.now += min(DATABASES.longest_settling, LIFE / SETTLINGS_PER_LIFE)
     assert vault.settle() == [], "members were not restarted yet"
     vault.informed = vault.judged().digest
     vault.now -= 2 * HOUR
@@ -239,7 +239,7 @@ def test_an_authority_that_ended_while_nobody_looked_is_replaced_at_once() -> No
 
 def test_what_is_due_next_is_known() -> None:
     vault = begun()
-    assert vault.issuing.due == vault.leaf(PEER).ends - (1 - rotation.DUE) * LIFE
+    assert vault.issuing.due == vault.leaf(PEER).ends - (1 - rotation.RENEWAL_FRACTION) * LIFE
     vault = succeeding()
     assert vault.issuing.due == vault.now + DATABASES.longest_settling
     assert Vault().issuing.due is None

@@ -31,7 +31,7 @@ from shared.status.lifecycle import IllegalTransition
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, Life, Wire, made, served_by, verify
 
 SECONDS = LIFE.total_seconds()
-LAG = SECONDS / rotation.SETTLINGS * 0.8
+LAG = SECONDS / rotation.SETTLINGS_PER_LIFE * 0.8
 """Until an API server has heard of a change of a caBundle; it must know a new authority before that one signs."""
 
 
@@ -228,7 +228,7 @@ async def test_a_new_authority_signs_only_when_clients_have_known_it_for_a_while
     assert step(held, 10, trusted=None) is RotationStep.KEEP
     assert step(held, 10, trusted=0) is RotationStep.KEEP
     assert step(held, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never while a client does not know it"
-    assert step(held, SECONDS / rotation.SETTLINGS + 1, trusted=0) is RotationStep.RENEW
+    assert step(held, SECONDS / rotation.SETTLINGS_PER_LIFE + 1, trusted=0) is RotationStep.RENEW
     signed = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
     assert signed.serving is not None
     assert signed.serving.certificate.issuer == signed.newest.subject
