@@ -14,7 +14,7 @@ import time
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import RedisError
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration.commands import MoveSlots
 from operators.redis.slots.hash_slots import Slots
@@ -38,7 +38,7 @@ async def _owned(nodes: dict[str, Endpoint]) -> dict[str, Slots]:
     async def owned(endpoint: Endpoint) -> Slots:
         server = connect(endpoint, Access())
         try:
-            return (await look(server)).me.slots
+            return (await inspect_node(server)).me.slots
         finally:
             await server.aclose()
 

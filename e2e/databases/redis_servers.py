@@ -22,7 +22,7 @@ from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import RedisError, Refused
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Command, Endpoint, Server
 from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
@@ -72,7 +72,7 @@ class Node:
 
     async def says(self, access: Access = OPEN) -> NodeReport:
         async with self.asked(access) as server:
-            return await look(server)
+            return await inspect_node(server)
 
     def start(self) -> None:
         """Start it, with its former data if there are any, and wait until it listens."""

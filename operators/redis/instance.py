@@ -14,7 +14,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
 LINGER = timedelta(seconds=5)
-"""How long a node that gave away its slots goes on running, so that clients are told MOVED and do not meet silence."""
+"""How long a node that gave away its slots keeps running, so that clients get MOVED instead of a refused connection."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,30 @@ class Instance:
     def host(self) -> str:
         """Name of the Kubernetes node that the pod runs on; empty until it is scheduled."""
         return str(((self.pod_obj or {}).get("spec") or {}).get("nodeName") or "")
+
+    @property
+    def as_recorded(self) -> tuple[str, str] | None:
+        """The node id and the disk that the status names; None if it names none."""
+        return (self.recorded.node_id, self.recorded.disk) if self.recorded else None
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the node answers and holds nothing: no key, no slot, no primary."""
+        said = self.said
+        return said is not None and not said.keys and not said.me.slots and not said.me.master
+
+    @property
+    def why_away(self) -> str:
+        """Why no node answers here, as a sentence."""
+        if self.pod is None:
+            return f"{self.name} has no pod."
+        if self.pod.trouble:
+            return f"{self.name} does not start: {self.pod.trouble}"
+        if self.leaving:
+            return f"{self.name} is on the way out."
+        if self.error and self.ready:
+            return f"{self.name} does not answer: {self.error.rstrip('.')}."
+        return f"{self.name} starts."
 
 
 def endpoint(resource: RedisCluster, place: Instance) -> Endpoint:

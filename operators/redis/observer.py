@@ -1,11 +1,11 @@
-"""Gathers what there is of a RedisCluster: Kubernetes' part from the cache, the cluster's live from every node.
+"""Observes a RedisCluster: Kubernetes objects from the cache, and the nodes live.
 
-An unreachable node is an instance with an error and hides none of the others. Whether the node or the way to it has
-failed, the plan must judge.
+An unreachable node is an instance with an error, and hides none of the others. Whether the node or the network has
+failed, the plan judges.
 
-An address may be another pod's by the time it is asked. Whoever answers with the id that is recorded for a place is
-that place's node, for ids are never made twice. Of anybody else the pod is read live *after* the answer: it had the
-address then, and `calls` find the same id there once more before they do anything. So it was the pod's all the while.
+An address may belong to another pod by the time it is inspected. A node that answers with the id that is recorded for
+an instance is that instance's node, because ids are never reused. For any other id the pod is read live *after* the
+answer: it had the address then, and a call finds the same id there again before it does anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.errors import Denied, RedisError
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
@@ -47,7 +47,7 @@ from shared.runtime.cache import Cache
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
 ELSEWHERE = "its address is another pod's by now"
-"""Why a place's server is not reachable, though somebody answered."""
+"""Why the server of an instance counts as unreachable, though a server answered."""
 
 
 def observer(connect: Connect) -> Observe:
@@ -83,7 +83,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
         for number in sorted(number for number in numbers if number is not None)
     )
     seen = dataclasses.replace(seen, places=places)
-    return await _look_closer(resource, await _hear(connect, resource, seen), kube)
+    return await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
 
 
 async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
@@ -143,19 +143,21 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
     return shared.persistent_volume_claim_name or str((holder.get("spec") or {}).get("nodeName") or "")
 
 
-async def _hear(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
-    """What every node says of itself and of the others, all asked at once."""
+async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
+    """Inspect all nodes in parallel."""
     asked = [place for place in seen.places if place.pod and place.pod.address]
-    answers = await asyncio.gather(*(_ask(connect, resource, seen, place) for place in asked))
+    answers = await asyncio.gather(*(_inspect(connect, resource, seen, place) for place in asked))
     said = {place.number: answer for place, answer in zip(asked, answers, strict=True)}
     return dataclasses.replace(seen, places=tuple(_with_answer(place, said.get(place.number)) for place in seen.places))
 
 
-async def _ask(connect: Connect, resource: RedisCluster, seen: Observed, place: Instance) -> NodeReport | RedisError:
-    """What one node says, or why it does not."""
+async def _inspect(
+    connect: Connect, resource: RedisCluster, seen: Observed, place: Instance
+) -> NodeReport | RedisError:
+    """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, place), seen.secrets.access)
     try:
-        return await look(server)
+        return await inspect_node(server)
     except RedisError as error:
         return error
     finally:
@@ -168,18 +170,17 @@ def _with_answer(place: Instance, answer: NodeReport | RedisError | None) -> Ins
     return dataclasses.replace(place, said=answer)
 
 
-async def _look_closer(resource: RedisCluster, seen: Observed, kube: Kube) -> Observed:
-    """Read live what a step that cannot be taken back would rest on: the cache may be behind.
+async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observed:
+    """Read live what a step that cannot be undone would depend on, because the cache may be stale.
 
-    That is whose address it was where somebody unexpected answered, and a disk that seems to be another than the
-    recorded one.
+    That is the pod where an unexpected node answered, and a disk that differs from the recorded one.
     """
     reachable = Counter(place.id for place in seen.places if place.said)
-    places = await asyncio.gather(*(_looked_at(resource, place, reachable, kube) for place in seen.places))
+    places = await asyncio.gather(*(_confirmed(resource, place, reachable, kube) for place in seen.places))
     return dataclasses.replace(seen, places=tuple(places))
 
 
-async def _looked_at(resource: RedisCluster, place: Instance, reachable: Counter[str], kube: Kube) -> Instance:
+async def _confirmed(resource: RedisCluster, place: Instance, reachable: Counter[str], kube: Kube) -> Instance:
     if place.said and not (place.recorded and place.recorded.node_id == place.id):
         live = await _live(kube, POD, resource.namespace, place.name)
         if reachable[place.id] > 1 or not _same(live, place.pod_obj):

@@ -9,6 +9,7 @@ from functools import partial
 from operators.redis import status
 from operators.redis.api.admission import validate
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import availability
@@ -17,16 +18,12 @@ from operators.redis.steps.bootstrap import form
 from operators.redis.steps.configuration import keep_config, require_config
 from operators.redis.steps.credentials import keep_users, renew_certificates, require_entry
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
+from operators.redis.steps.failover import replace_failed
+from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import admit_clients, apply_config
-from operators.redis.steps.membership_repair import (
-    await_agreement,
-    await_redis,
-    forget_gone,
-    meet_again,
-    record_nodes,
-    refuse_strangers,
-    replace_failed,
-)
+from operators.redis.steps.membership_repair import forget_gone, meet_again, record_nodes
+from operators.redis.steps.open_slots import mend_open_slots
+from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_strangers
 from operators.redis.steps.provisioning import (
     grow_volumes,
     keep_disruption_budget,
@@ -36,7 +33,8 @@ from operators.redis.steps.provisioning import (
     refuse_foreign_data,
     require_secrets,
 )
-from operators.redis.steps.rebalance import mend_open_slots, move_slots
+from operators.redis.steps.rebalance import move_slots
+from operators.redis.steps.replication import pair_replicas
 from operators.redis.steps.rolling_update import (
     refuse_new_version,
     refuse_version,
@@ -44,25 +42,20 @@ from operators.redis.steps.rolling_update import (
     roll_outdated,
 )
 from operators.redis.steps.scale_down import drop_volumes
-from operators.redis.steps.scaling import (
-    hand_over,
-    join_nodes,
-    make_room_for_masters,
-    pair_replicas,
-)
+from operators.redis.steps.scaling import hand_over, make_room_for_masters
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.planner import as_observed, pause, reject_invalid_spec
+from shared.steps.planner import pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planner(planner.Planner[RedisCluster, Observed, Observed, Settings]):
+class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     """Plans with what the operator's options give."""
 
-    def _steps(self) -> tuple[StepOf[RedisCluster, Observed], ...]:
+    def _steps(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
         settings = self.settings
         return (
             partial(pause, "pause"),  # maintenance: report only
@@ -107,10 +100,10 @@ class Planner(planner.Planner[RedisCluster, Observed, Observed, Settings]):
     update_phase = UPGRADING
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
-    _assess = staticmethod(as_observed)
+    _assess = staticmethod(Assessment.of)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
 
-    def _status(self, resource: RedisCluster, seen: Observed, now: datetime, phase: str, verdict: Verdict) -> Obj:
+    def _status(self, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, seen, now, phase, verdict)

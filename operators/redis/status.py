@@ -9,16 +9,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.server import PORT
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
-from operators.redis.observe import Observed
 from operators.redis.settings import Settings
-from operators.redis.steps import bootstrap, data_loss_recovery, rebalance
+from operators.redis.steps import data_loss_recovery
 from operators.redis.steps.availability import serves
-from operators.redis.steps.membership_repair import recorded_node
+from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import running
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
@@ -29,27 +30,25 @@ SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting
 
 
 def report(
-    settings: Settings, resource: RedisCluster, seen: Observed, now: datetime, phase: str, verdict: Verdict
+    settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
     """The whole status, but Ready, Reconciling and Stalled."""
-    begun = bootstrap.formed(resource, seen) and not data_loss_recovery.begins_anew(resource, seen)
+    begun = seen.has_formed and not data_loss_recovery.begins_anew(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
         "replicas": sum(1 for place in seen.places if place.pod),
         "readyReplicas": sum(1 for place in seen.places if serves(seen, place)),
         "masters": sum(1 for master in seen.view.masters if master.answers),
-        "conditions": [
-            instance(resource, seen, place, now) for place in seen.places if _is_told(resource, seen, place)
-        ],
+        "conditions": [instance(resource, seen, place, now) for place in seen.places if _is_told(seen, place)],
         "formed": begun,
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
-            for node in (() if begun else bootstrap.planned(resource, seen))
+            for node in (() if begun else planned(seen))
         ],
         "shards": _shards(resource, seen),
-        "migration": rebalance.migration_status(resource, seen, now),
-        "assigned": rebalance.assigned_status(resource, seen),
+        "migration": migration_status.progress(seen, now),
+        "assigned": migration_status.assigned(seen),
         "former": _former(resource, seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(resource, seen),
         "version": _version(resource, seen),
@@ -60,52 +59,50 @@ def report(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def instance(resource: RedisCluster, seen: Observed, place: Instance, now: datetime) -> Obj:
+def instance(resource: RedisCluster, seen: Assessment, place: Instance, now: datetime) -> Obj:
     """The entry of one node: as the seed has it, and on which disk it is."""
-    before = _entry(resource, place)
-    known = recorded_node(resource, seen, place)
-    node = seen.view.nodes.get(known[0]) if known else None
-    well, (reason, message) = serves(seen, place), _doing(seen, place)
-    status, pod = str(well), place.pod_obj or {}
+    before, known = _entry(resource, place), seen.node_to_record(place)
+    reason, message = _doing(seen, place)
     entry: dict[str, Any] = {
         "name": place.name,
         "instance": f"{place.pod.address}:{PORT}" if place.pod and place.pod.address else None,
-        "type": before.get("type", "master"),
-        "masterNodeId": before.get("masterNodeId"),
         "nodeId": known[0] if known else None,
         "domainName": names.domain_name(resource, place.name),
-        "slots": before.get("slots"),
         "hostname": place.host or None,
-        "hostIP": (pod.get("status") or {}).get("hostIP"),
-        "status": status,
+        "hostIP": ((place.pod_obj or {}).get("status") or {}).get("hostIP"),
+        "status": str(serves(seen, place)),
         "reason": reason,
         "message": message,
         "disk": known[1] if known else None,
-        "copyOf": before.get("copyOf"),
         "version": f"{place.said.engine} {place.said.version}" if place.said else before.get("version"),
+        **_role(seen, before, known[0] if known else ""),
     }
-    if known and before.get("nodeId") != known[0]:
-        entry |= {"type": "master", "masterNodeId": known[0], "slots": None, "copyOf": None}
-    if node is not None:
-        entry |= {
-            "type": "slave" if node.is_replica else "master",
-            "masterNodeId": node.master or node.id,
-            "slots": str(seen.view.slots_of(node.id)) or None,
-        }
-        if node.synced:
-            entry["copyOf"] = node.master
     same = all(before.get(field) == entry[field] for field in ("type", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _former(resource: RedisCluster, seen: Observed) -> list[Obj] | None:
+def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
+    """What a node is to the others; of one that no node knows, what the status said before, if it is the same node."""
+    role: Obj = {name: before.get(name) for name in ("masterNodeId", "slots", "copyOf")}
+    role["type"] = before.get("type", "master")
+    if node_id and before.get("nodeId") != node_id:
+        role = {"type": "master", "masterNodeId": node_id, "slots": None, "copyOf": None}
+    if (node := seen.view.nodes.get(node_id)) is not None:
+        role["type"] = "slave" if node.is_replica else "master"
+        role["masterNodeId"] = node.master or node.id
+        role["slots"] = str(seen.view.slots_of(node.id)) or None
+        role["copyOf"] = node.master if node.synced else role["copyOf"]
+    return role
+
+
+def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
     """Nodes that are written down for no place any more, until all are there again: one that was away when the others
     forgot them brings them back, and they are not to be taken for somebody else's.
     """
     former = dict(resource.former_nodes)
     for place in seen.places:
-        known = recorded_node(resource, seen, place)
+        known = seen.node_to_record(place)
         if place.recorded and (known is None or known[0] != place.recorded.node_id):
             former[place.recorded.node_id] = place.name
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
@@ -117,11 +114,11 @@ def _entry(resource: RedisCluster, place: Instance) -> Obj:
     return next((entry for entry in told if entry.get("name") == place.name), {})
 
 
-def _is_told(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
-    return place.pod is not None or recorded_node(resource, seen, place) is not None
+def _is_told(seen: Assessment, place: Instance) -> bool:
+    return place.pod is not None or seen.node_to_record(place) is not None
 
 
-def _doing(seen: Observed, place: Instance) -> tuple[str, str]:
+def _doing(seen: Assessment, place: Instance) -> tuple[str, str]:
     """What a node is doing, and for people, why it does not serve."""
     if serves(seen, place):
         return SERVING, ""
@@ -138,7 +135,7 @@ def _doing(seen: Observed, place: Instance) -> tuple[str, str]:
     return JOINING, "It owns no slots."
 
 
-def _shards(resource: RedisCluster, seen: Observed) -> list[Obj]:
+def _shards(resource: RedisCluster, seen: Assessment) -> list[Obj]:
     """Masters and their replicas, by place; as last told where nobody answers."""
     if not seen.reachable:
         return list(resource.reported.get("shards") or ())
@@ -159,6 +156,6 @@ def _natural(name: str) -> tuple[str, int]:
     return (stem, int(number)) if number.isdecimal() else (name, -1)
 
 
-def _version(resource: RedisCluster, seen: Observed) -> str | None:
+def _version(resource: RedisCluster, seen: Assessment) -> str | None:
     lowest = min(running(resource, seen), default=None)
     return str(lowest) if lowest else resource.reported.get("version")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from operators.redis.client.errors import RedisError, Unreachable
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Connect, Endpoint, Server
 from shared.runtime.plan import Call
@@ -86,7 +86,7 @@ async def known(
     """
     server = connect(endpoint, access)
     try:
-        said = await look(server)
+        said = await inspect_node(server)
         if node_id and said.id != node_id:
             raise Unreachable(f"{endpoint.name} is not at {endpoint.address}: {said.id} answers there, not {node_id}.")
         yield server, said

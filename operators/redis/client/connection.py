@@ -31,10 +31,10 @@ from operators.redis.client.server import Access, Command, Connect, Endpoint, Se
 from shared.observability import tracing
 from shared.pki import verify
 
-QUESTION = 5.0
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Seconds until a question counts as not answered, and until a connection counts as not made."""
 
-_READ = 1 << 16
+_READ_BYTES = 1 << 16
 """Bytes at a time."""
 
 _PARTIAL = object()
@@ -109,7 +109,7 @@ class ServerConnection:
 
     async def _exchange(self, wire: _Wire, commands: Sequence[Command]) -> list[Any]:
         """The answers to commands, each within its time after the one before."""
-        async with asyncio.timeout(QUESTION):
+        async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             packed = b"".join(hiredis.pack_command(tuple(command)) for command in commands)  # type: ignore[arg-type]
             await wire.send_packed_command(packed, check_health=False)
         return [self._understood(command, await wire.answer(_patience(command))) for command in commands]
@@ -153,7 +153,7 @@ class ServerConnection:
             return " refuses connections: nothing listens there."
         if isinstance(origin, TimeoutError):
             perhaps = ", speaks no TLS" if self._access.authority else ""  # then it waits for the end of a line
-            return f" cannot be reached within {QUESTION:g} s: it is busy{perhaps}, or out of reach."
+            return f" cannot be reached within {REQUEST_TIMEOUT_SECONDS:g} s: it is busy{perhaps}, or out of reach."
         if origin is not None and not isinstance(origin, ConnectionError):
             return f" cannot be reached: {origin.strerror or origin}."
         with_tls = "it stopped, or wants a client certificate"
@@ -169,7 +169,7 @@ class _Wire(Connection):
             host=endpoint.address,
             port=endpoint.port,
             socket_timeout=None,
-            socket_connect_timeout=QUESTION,
+            socket_connect_timeout=REQUEST_TIMEOUT_SECONDS,
             protocol=2,
             driver_info=None,
         )
@@ -189,7 +189,7 @@ class _Wire(Connection):
         """
         while (answer := self._replies.gets()) is _PARTIAL:
             async with asyncio.timeout(within):
-                more = await self._reader.read(_READ) if self._reader else b""
+                more = await self._reader.read(_READ_BYTES) if self._reader else b""
             if not more:
                 raise CutOff
             self._replies.feed(more)
@@ -222,4 +222,4 @@ def _named(command: Command) -> str:
 
 def _patience(command: Command) -> float:
     """Seconds for an answer to a command."""
-    return QUESTION + (int(command[5]) / 1000 if command[0] == "MIGRATE" else 0.0)
+    return REQUEST_TIMEOUT_SECONDS + (int(command[5]) / 1000 if command[0] == "MIGRATE" else 0.0)

@@ -1,4 +1,4 @@
-"""One look at a node: all that it says of itself and of the others, in one round trip."""
+"""Reads what a node reports about itself and about the others, in one round trip."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ COMMANDS = (
 )
 
 
-async def look(server: Server) -> NodeReport:
-    """What a node says.
+async def inspect_node(server: Server) -> NodeReport:
+    """Return the report of a node.
 
     Raises:
-        Loading: it reads its data still, and knows nobody meanwhile, not even itself.
-        RedisError: it does not answer, says no, or is no node of a cluster.
+        Loading: it still loads its data, and knows no node meanwhile, not even itself.
+        RedisError: it does not answer, answers with an error, or is not in cluster mode.
     """
     found = await server.pipe(COMMANDS)
     for answer in found:
@@ -29,5 +29,5 @@ async def look(server: Server) -> NodeReport:
             raise answer
     try:
         return responses.report_of(*found)
-    except responses.ODD as error:
+    except responses.MALFORMED as error:
         raise Unreachable(f"What answers is no node of a cluster of Redis or Valkey: {error!r}.") from None

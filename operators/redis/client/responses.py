@@ -2,7 +2,7 @@
 
 Source: https://redis.io/docs/latest/commands/cluster-nodes/, …/cluster-info/, …/info/; Valkey has the same pages.
 
-Every reader raises one of `ODD` where the answer is not of a server that is in a cluster.
+Every reader raises one of `MALFORMED` where the answer is not of a server that is in a cluster.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
+from functools import cached_property
 from typing import Any
 
 from operators.redis.slots.hash_slots import Slots
 
-ODD = (LookupError, TypeError, ValueError, AttributeError)
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 _OPEN = re.compile(r"\[(\d+)-([<>])-([0-9a-f]+)\]")
 
@@ -98,7 +100,7 @@ class Follower:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What INFO tells.
 
@@ -117,23 +119,23 @@ class Facts:
         evicts: whether it makes room by itself where its memory is full (maxmemory-policy).
     """
 
-    engine: str
-    version: str
-    run_id: str
-    keys: int
-    memory: int
-    max_memory: int
-    loading: bool
-    link_up: bool
-    syncing: bool
-    offset: int
-    replicas: tuple[Follower, ...]
-    evicts: bool
+    engine: str = "redis"
+    version: str = ""
+    run_id: str = ""
+    keys: int = 0
+    memory: int = 0
+    max_memory: int = 0
+    loading: bool = False
+    link_up: bool = True
+    syncing: bool = False
+    offset: int = 0
+    replicas: tuple[Follower, ...] = ()
+    evicts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
-    """What one node says at one moment; see `Node` and `Facts`.
+@dataclass(frozen=True)
+class NodeReport(Facts):
+    """What one node reports at one moment.
 
     Attributes:
         nodes: all that it knows, itself included.
@@ -144,32 +146,24 @@ class NodeReport:
     """
 
     id: str
-    engine: str = "redis"
-    version: str = ""
     nodes: tuple[Node, ...] = ()
     state_ok: bool = True
     epoch: int = 0
-    keys: int = 0
-    memory: int = 0
-    max_memory: int = 0
-    loading: bool = False
-    link_up: bool = True
-    syncing: bool = False
-    offset: int = 0
-    replicas: tuple[Follower, ...] = ()
-    run_id: str = ""
-    evicts: bool = False
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def me(self) -> Node:
         """The node itself."""
         return next(node for node in self.nodes if node.is_me)
 
+    @cached_property
+    def _by_id(self) -> Mapping[str, Node]:
+        return {node.id: node for node in reversed(self.nodes)}
+
     def node(self, node_id: str) -> Node | None:
-        """What it knows of another; None if it does not know it."""
-        return next((node for node in self.nodes if node.id == node_id), None)
+        """What it knows of another node; None if it does not know it."""
+        return self._by_id.get(node_id)
 
 
 def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], user: Sequence[Any]) -> NodeReport:
@@ -178,23 +172,12 @@ def report_of(information: str, cluster: str, nodes: str, given: Sequence[str], 
     (me,) = (node for node in parsed if node.is_me)
     return NodeReport(
         me.id,
-        facts.engine,
-        facts.version,
-        parsed,
-        state["cluster_state"] == "ok",
-        int(state["cluster_current_epoch"]),
-        facts.keys,
-        facts.memory,
-        facts.max_memory,
-        facts.loading,
-        facts.link_up,
-        facts.syncing,
-        facts.offset,
-        facts.replicas,
-        facts.run_id,
-        facts.evicts,
-        digest(given[1]),
-        _passwords(user),
+        nodes=parsed,
+        state_ok=state["cluster_state"] == "ok",
+        epoch=int(state["cluster_current_epoch"]),
+        gives=digest(given[1]),
+        takes=_passwords(user),
+        **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
 
 

@@ -11,10 +11,10 @@ from operators.redis.client.responses import mapping
 from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
 
-BIG = 64 * 2**20
+BIG_KEY_BYTES = 64 * 2**20
 """Bytes of a key that moves alone. A node that has less in all has none, and its keys need no looking at."""
 
-RATE = 8 * 2**20
+BYTES_PER_SECOND = 8 * 2**20
 """Bytes a second, at least, at which a key is written down, sent and read."""
 
 PATIENT = "cluster-node-timeout"
@@ -24,7 +24,7 @@ TAKING = ("proto-max-bulk-len", "client-query-buffer-limit")
 async def sizes(source: End, keys: Sequence[bytes]) -> dict[bytes, int]:
     """The big ones among keys, with their bytes, as estimated by the server."""
     found = await source.server.pipe([("MEMORY", "USAGE", key) for key in keys])
-    return {key: size for key, size in zip(keys, found, strict=True) if isinstance(size, int) and size > BIG}
+    return {key: size for key, size in zip(keys, found, strict=True) if isinstance(size, int) and size > BIG_KEY_BYTES}
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def patience(ends: Iterable[End], target: End, size: int) -> AsyncIterator
     Yields:
         Seconds that the ends may be busy.
     """
-    seconds = 10 + size / RATE
+    seconds = 10 + size / BYTES_PER_SECOND
     before: list[tuple[End, Mapping[str, int]]] = []
     try:
         for end in ends:

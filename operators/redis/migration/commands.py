@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from operators.redis.client.command_base import RedisCall
 from operators.redis.client.server import Connect, Endpoint
-from operators.redis.migration.coordinator import BUDGET, move
+from operators.redis.migration.coordinator import BUDGET_SECONDS, move
 from operators.redis.migration.slot_closing import close_slots
-from operators.redis.migration.throttle import KEYS
+from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 
@@ -26,8 +26,8 @@ class MoveSlots(RedisCall):
 
     moves: tuple[Move, ...]
     nodes: Mapping[str, Endpoint]
-    keys: int = KEYS
-    budget: float = BUDGET
+    keys: int = MAX_KEYS_PER_COMMAND
+    budget: float = BUDGET_SECONDS
 
     async def carry_out(self, connect: Connect, /) -> None:
         await move(connect, self.access, self.nodes, self.moves, keys=self.keys, budget=self.budget)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from operators.redis.client.errors import RedisError, Refused, SlotStuck
@@ -13,14 +13,14 @@ from operators.redis.migration.latency_probe import LatencyProbe
 from operators.redis.migration.participants import End, Ends
 from operators.redis.migration.redis import RedisImport
 from operators.redis.migration.server_side import MigrationPath
-from operators.redis.migration.throttle import KEYS, Throttle
+from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND, Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.slot_planner import Move, rounds
 
-BUDGET = 5.0
+BUDGET_SECONDS = 5.0
 """Seconds until nothing more is begun, so that the operator looks again."""
 
-_NODE_TIMEOUT = 5.0
+_NODE_TIMEOUT_SECONDS = 5.0
 """Seconds, where a server does not tell its own."""
 
 
@@ -30,8 +30,8 @@ async def move(
     endpoints: Mapping[str, Endpoint],
     moves: Sequence[Move],
     *,
-    keys: int = KEYS,
-    budget: float = BUDGET,
+    keys: int = MAX_KEYS_PER_COMMAND,
+    budget: float = BUDGET_SECONDS,
 ) -> None:
     """Move slots until all have arrived or time is up. Sources work at once, each for its targets in turn.
 
@@ -55,15 +55,11 @@ async def move(
             for each in moves
             if each.source in ends.of and each.target in ends.of
         ]
+        by_keys = [way for way in ways if _kind(way) == "keys"]
+        by_jobs = [way for way in ways if _kind(way) != "keys"]
         masters = dict(ends.of)
-        by_keys: list[MigrationPath] = []
-        by_jobs: list[MigrationPath] = []
-        for way in ways:
-            (by_keys if _kind(way) == "keys" else by_jobs).append(way)
-        if any(way.source.said.memory > big_keys.BIG for way in by_keys):
-            beside = [
-                node_id for node_id in _masters(ends.of.values()) if node_id in endpoints and node_id not in masters
-            ]
+        if any(way.source.said.memory > big_keys.BIG_KEY_BYTES for way in by_keys):
+            beside = [node_id for node_id in _masters(ends.of.values()) if node_id in endpoints.keys() - masters.keys()]
             masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
         work = [
             *(_by_keys(some, masters, until, keys) for some in _by_source(by_keys)),
@@ -100,7 +96,7 @@ async def _by_jobs(ways: Sequence[MigrationPath], until: float) -> None:
     A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
     clients the later for it.
     """
-    for pairs in _rounds(ways):
+    for pairs in rounds(ways, lambda way: {way.source.id, way.target.id}):
         found = await asyncio.gather(*(_by_job(way, ways, until) for way in pairs), return_exceptions=True)
         if failures := [*filter(None, found)]:
             raise min(failures, key=_weight)
@@ -114,30 +110,13 @@ async def _by_job(way: MigrationPath, ways: Sequence[MigrationPath], until: floa
     await server_side.move(mover, way, ways, until)
 
 
-def _rounds(ways: Sequence[MigrationPath]) -> Iterator[list[MigrationPath]]:
-    """The ways in as many turns as it takes, in each of which no end has two."""
-    while ways:
-        busy: set[str] = set()
-        now: list[MigrationPath] = []
-        later: list[MigrationPath] = []
-        for way in ways:
-            ends = {way.source.id, way.target.id}
-            if busy & ends:
-                later.append(way)
-            else:
-                now.append(way)
-                busy |= ends
-        yield now
-        ways = later
-
-
 async def _node_timeout(end: End) -> float:
     """Seconds after which others take a node for dead."""
     try:
         found = await end.server.ask("CONFIG", "GET", big_keys.PATIENT)
     except Refused:
-        return _NODE_TIMEOUT
-    return int(found[1]) / 1000 if found else _NODE_TIMEOUT
+        return _NODE_TIMEOUT_SECONDS
+    return int(found[1]) / 1000 if found else _NODE_TIMEOUT_SECONDS
 
 
 def _kind(way: MigrationPath) -> str:

@@ -26,13 +26,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull
+from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
+from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
 from operators.redis.migration import big_keys
 from operators.redis.migration.latency_probe import LatencyProbe
 from operators.redis.migration.memory_check import require_room
@@ -41,10 +43,10 @@ from operators.redis.migration.slot_closing import close
 from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 
-BATCH = 32
+MAX_OPEN_SLOTS = 32
 """Slots that are opened in one go, and handed over in one: for each go, servers write down what they know."""
 
-TRIES = 3
+MAX_TRIES = 3
 """How often in a row a slot may have as many keys as before."""
 
 _LATER = ("CLUSTERDOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "BUSY ")
@@ -63,6 +65,7 @@ class KeyByKeyPath:
         patience: seconds that the source may be kept from all else: half of cluster-node-timeout.
         stuck: slots that cannot be moved on, and why.
         gone: slots that are the target's.
+        states: how far each slot is, by the reports of both ends and the commands since.
         halted: whether what is in the way of one is in the way of all.
     """
 
@@ -75,6 +78,7 @@ class KeyByKeyPath:
     patience: float
     stuck: dict[int, Refused] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
+    states: dict[int, SlotState] = field(default_factory=dict)
     halted: bool = False
 
     async def move(self, slots: Slots) -> None:
@@ -88,7 +92,7 @@ class KeyByKeyPath:
         slots = (slots & self.source.said.me.slots) - self.target.said.me.slots
         begun = slots & Slots.of(*self.source.said.me.migrating, *self.target.said.me.importing)
         rest = iter([*begun, *await self._free(slots - begun)])
-        while not self._late and not self.halted and (batch := list(islice(rest, BATCH))):
+        while not self._late and not self.halted and (batch := list(islice(rest, MAX_OPEN_SLOTS))):
             await self._go(batch)
         if self.stuck:
             raise next(iter(self.stuck.values()))
@@ -117,8 +121,11 @@ class KeyByKeyPath:
         except TargetFull as error:
             self.stuck[slots[0]], self.halted = error, True
             return
+        self.states |= {slot: slot_state(slot, self.source.said, self.target.said) for slot in slots}
         opened = await self._open([slot for slot in slots if self._continues(slot)])
-        await self._hand_over(await self._empty(opened))
+        empty = await self._empty(opened)
+        self._advance(empty, SlotEvent.MOVE_LAST_KEY)
+        await self._hand_over(empty)
         if self.halted:
             await close((self.source, self.target), Slots.of(*(opened.keys() - self.gone)))
 
@@ -143,51 +150,56 @@ class KeyByKeyPath:
         # down.
         commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.source.id) for slot in taking if slot in of]
         await self.target.server.pipe(commands)
+        self._advance(taking, SlotEvent.IMPORT)
         commands = [(*_SETSLOT, slot, "IMPORTING", self.source.id) for slot in taking]
         for slot, answer in zip(taking, await self.target.server.pipe(commands), strict=True):
             self._heed(slot, answer)
         slots = [slot for slot in slots if slot not in self.stuck]
         giving = [slot for slot in slots if self.source.said.me.migrating.get(slot) != self.target.id]
+        self._advance(giving, SlotEvent.MIGRATE)
         commands = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in giving]
-        replies = await self.source.server.pipe(commands + [self._listing(slot) for slot in slots])
+        replies = await self.source.server.pipe(commands + [self._list_command(slot) for slot in slots])
         for slot, answer in zip(giving, replies, strict=False):
             self._heed(slot, answer)
         listed = zip(slots, replies[len(giving) :], strict=True)
         return {slot: _sure(keys) for slot, keys in listed if slot not in self.stuck}
 
     async def _empty(self, keys: dict[int, list[bytes]]) -> list[int]:
-        """Move keys until there are none; the slots of which there are none."""
+        """Move keys until there are none, and return the slots of which there are none."""
         empty = [slot for slot, some in keys.items() if not some]
         rest = {slot: some for slot, some in keys.items() if some}
         replace: set[int] = set()
         vain: Counter[int] = Counter()
         while rest and not self._late and not self.halted:
             now = dict(islice(rest.items(), self.throttle.slots))
-            if self.source.said.memory > big_keys.BIG:
+            if self.source.said.memory > big_keys.BIG_KEY_BYTES:
                 await self._carry(now)
             if self.halted:
                 break
-            wait = max(1, int(self.patience * 1000 / len(now)))
-            commands: list[Command] = []
-            for slot, some in now.items():
-                commands += (self._migrating(some, wait, replace=slot in replace), self._listing(slot))
-            self.pulse.taken()
-            replies = await self.source.server.pipe(commands)
-            self.throttle.judge(self.pulse.taken())
-            for slot, said, left in zip(now, replies[::2], replies[1::2], strict=True):
+            for slot, said, left in await self._migrate(now, replace):
                 vain[slot] = vain[slot] + 1 if _sure(left) == rest[slot] else 0
                 rest[slot] = left
                 if not left:
-                    del rest[slot]
                     empty.append(slot)
                 elif isinstance(said, Refused) and "BUSYKEY" in str(said):
                     replace.add(slot)
                 elif isinstance(said, Refused):
                     self._judge(slot, said, vain[slot])
-                elif vain[slot] >= TRIES:
+                elif vain[slot] >= MAX_TRIES:
                     self._give_up(slot, f"Keys of slot {slot} stay at {self.source.name}, though it says {said}.")
-                    del rest[slot]
+            rest = {slot: some for slot, some in rest.items() if some and slot not in self.stuck}
         return empty
+
+    async def _migrate(self, keys: dict[int, list[bytes]], replace: set[int]) -> Iterable[tuple[int, Any, Any]]:
+        """Move these keys; for each slot, what MIGRATE answered, and the next keys of it."""
+        wait = max(1, int(self.patience * 1000 / len(keys)))
+        commands: list[Command] = []
+        for slot, some in keys.items():
+            commands += (self._migrate_command(some, wait, replace=slot in replace), self._list_command(slot))
+        self.pulse.taken()
+        replies = await self.source.server.pipe(commands)
+        self.throttle.judge(self.pulse.taken())
+        return zip(keys, replies[::2], replies[1::2], strict=True)
 
     async def _carry(self, keys: dict[int, list[bytes]]) -> None:
         """Move the big ones among keys, each alone; afterwards they are as good as expired."""
@@ -197,12 +209,12 @@ class KeyByKeyPath:
             async with big_keys.patience((self.source, self.target, *self.others), self.target, size) as seconds:
                 said = await self._carried(key, seconds)
             if isinstance(said, Refused):
-                self._judge(slot_of[key], said, TRIES)
+                self._judge(slot_of[key], said, MAX_TRIES)
                 return
 
     async def _carried(self, key: bytes, seconds: float) -> Any:
         for replace in (False, True):
-            command = self._migrating([key], int(seconds * 1000), replace=replace)
+            command = self._migrate_command([key], int(seconds * 1000), replace=replace)
             (said,) = await self.source.server.pipe([command])
             if not isinstance(said, Refused) or "BUSYKEY" not in str(said):
                 break
@@ -210,7 +222,7 @@ class KeyByKeyPath:
 
     def _judge(self, slot: int, said: Refused, vain: int) -> None:
         """What a MIGRATE was refused for."""
-        if said.code == "IOERR" and vain < TRIES:
+        if said.code == "IOERR" and vain < MAX_TRIES:
             self.throttle.alone()  # the target may just be slow: let each wait longer
             return
         self.halted = True
@@ -224,12 +236,19 @@ class KeyByKeyPath:
 
     async def _hand_over(self, slots: list[int]) -> None:
         """Let the target own slots of which the source has no key."""
-        for end in (self.target, self.source):
+        ends = (self.target, SlotEvent.ASSIGN_AT_TARGET), (self.source, SlotEvent.ASSIGN_AT_SOURCE)
+        for end, event in ends:
+            self._advance(slots, event)
             commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
             for slot, answer in zip(slots, await end.server.pipe(commands), strict=True):
                 self._heed(slot, answer)
             slots = [slot for slot in slots if slot not in self.stuck]
             self.gone.update(slots)
+
+    def _advance(self, slots: Iterable[int], event: SlotEvent) -> None:
+        """Take the transition of slots before its commands are sent; an illegal one raises."""
+        for slot in slots:
+            self.states[slot] = SLOT.after(self.states[slot], event)
 
     def _heed(self, slot: int, answer: Any) -> None:
         if isinstance(answer, Refused):
@@ -238,10 +257,10 @@ class KeyByKeyPath:
     def _give_up(self, slot: int, message: str) -> None:
         self.stuck[slot] = SlotStuck(message)
 
-    def _listing(self, slot: int) -> Command:
+    def _list_command(self, slot: int) -> Command:
         return ("CLUSTER", "GETKEYSINSLOT", slot, self.throttle.keys)
 
-    def _migrating(self, keys: Sequence[bytes], wait: int, *, replace: bool) -> Command:
+    def _migrate_command(self, keys: Sequence[bytes], wait: int, *, replace: bool) -> Command:
         where = self.target.endpoint
         password = self.target.access.password
         return (
@@ -250,6 +269,16 @@ class KeyByKeyPath:
             *(("AUTH", password) if password else ()),
             *("KEYS", *keys),
         )
+
+
+def slot_state(slot: int, source: NodeReport, target: NodeReport) -> SlotState:
+    """Classify a slot by what both ends report; it is not known yet whether the source still has keys of it."""
+    if slot in target.me.slots:
+        return SlotState.HANDED_OVER if slot in source.me.slots else SlotState.OWNED
+    importing, migrating = target.me.importing.get(slot) == source.id, source.me.migrating.get(slot) == target.id
+    if importing:
+        return SlotState.OPEN if migrating else SlotState.IMPORTING
+    return SlotState.MIGRATING if migrating else SlotState.OWNED
 
 
 def _sure(answer: Any) -> Any:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from operators.redis.client.errors import RedisError
 from operators.redis.client.server import Server
 
-_BEAT = 0.01
+_PROBE_INTERVAL_SECONDS = 0.01
 
 
 class LatencyProbe:
@@ -43,7 +43,7 @@ class LatencyProbe:
 
     async def _beat(self, server: Server) -> None:
         while True:
-            await asyncio.sleep(_BEAT)
+            await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
             self._asked = time.monotonic()
             with suppress(RedisError):  # who moves the slots is told as well
                 await server.ask("PING")

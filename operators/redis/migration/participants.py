@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from operators.redis.api.engine_versions import Engine, Features, features
 from operators.redis.client.errors import RedisError, Refused, Unreachable
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Connect, Endpoint, Server
 
@@ -83,7 +83,7 @@ class Ends:
             server, pulse = connect(endpoint, access), connect(endpoint, access)
             servers.extend((server, pulse))
             try:
-                said = await look(server)
+                said = await inspect_node(server)
             except RedisError as error:
                 return error
             if said.id != node_id:

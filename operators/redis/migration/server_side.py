@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from operators.redis.client.errors import SlotStuck
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.migration.memory_check import require_room
 from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
 
-SHARE = 256 * 2**20
+JOB_BYTES = 256 * 2**20
 """Bytes that a job is to move, as estimated: a failure costs no more than that, and its memory on both ends no more."""
 
-LOOK = 0.03
+POLL_INTERVAL_SECONDS = 0.03
 """Seconds between two looks at a job."""
 
-TRIES = 3
+MAX_TRIES = 3
 """How often a server may begin a job anew by itself."""
 
 
@@ -94,34 +94,50 @@ async def move(mover: Mover, way: MigrationPath, ways: Sequence[MigrationPath], 
         jobs = await mover.jobs()
         running = [job for job in jobs if not job.ended]
         ours |= {job.id for job in running}
-        for job in running:
-            if not any(_belongs(job, each) for each in ways):
-                await mover.cancel(job)
-            elif job.retries >= TRIES:
-                await mover.cancel(job)
-                raise _stuck(job, ways)
+        await _cancel_unwanted(mover, running, ways)
         for job in jobs:
             if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in ways):
                 raise _stuck(job, ways)
         if clock() >= until:
             return
         if not running:
-            if (share := await _next(way)) is None:
+            begun = await _begin_next(mover, way, jobs)
+            if begun is None:
                 return
-            await require_room(way.source, way.target, len(share.slots))
-            before = {job.id for job in jobs}
-            await mover.begin(share)
-            ours |= {job.id for job in await mover.jobs() if job.id not in before}
-        await asyncio.sleep(LOOK)
+            ours |= begun
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
+
+
+async def _cancel_unwanted(mover: Mover, running: Sequence[Job], ways: Sequence[MigrationPath]) -> None:
+    """Cancel jobs that are of no wanted path, and those that the server restarted too often.
+
+    Raises:
+        SlotStuck: the server restarted one too often.
+    """
+    for job in running:
+        if not any(_belongs(job, each) for each in ways):
+            await mover.cancel(job)
+        elif job.retries >= MAX_TRIES:
+            await mover.cancel(job)
+            raise _stuck(job, ways)
+
+
+async def _begin_next(mover: Mover, way: MigrationPath, before: Sequence[Job]) -> set[str] | None:
+    """Begin the next job, and return the ids of new jobs; None if nothing is left to move."""
+    if (share := await _next(way)) is None:
+        return None
+    await require_room(way.source, way.target, len(share.slots))
+    await mover.begin(share)
+    return {job.id for job in await mover.jobs()} - {job.id for job in before}
 
 
 async def _next(way: MigrationPath) -> MigrationPath | None:
     """What is to be moved next, of slots that their source still owns; None if nothing is."""
-    said = await look(way.source.server)
+    said = await inspect_node(way.source.server)
     if not (left := way.slots & said.me.slots):
         return None
     a_slot = max(1, said.memory // len(said.me.slots))
-    return MigrationPath(way.source, way.target, left.first(max(1, SHARE // a_slot)))
+    return MigrationPath(way.source, way.target, left.first(max(1, JOB_BYTES // a_slot)))
 
 
 def _belongs(job: Job, way: MigrationPath) -> bool:

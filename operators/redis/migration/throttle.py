@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WAIT = 0.01
+MAX_WAIT_SECONDS = 0.01
 """Seconds that a client may wait for an answer because slots move."""
 
-CALM = 0.002
+CALM_WAIT_SECONDS = 0.002
 """Seconds within which all are answered where there is room for more in one go."""
 
-KEYS = 100
+MAX_KEYS_PER_COMMAND = 100
 """Of a slot, in one command."""
 
-SLOTS = 2
+MAX_PARALLEL_SLOTS = 2
 """Whose keys move in one go; more are hardly any faster, and clients wait longer."""
 
 
@@ -31,8 +31,8 @@ class Throttle:
         keys, slots: how many now. At first it is one slot: how busy the processors are is not known yet.
     """
 
-    most_keys: int = KEYS
-    most_slots: int = SLOTS
+    most_keys: int = MAX_KEYS_PER_COMMAND
+    most_slots: int = MAX_PARALLEL_SLOTS
     keys: int = 0
     slots: int = 1
 
@@ -47,13 +47,13 @@ class Throttle:
         """
         if waited is None:
             return
-        if waited > WAIT and self.slots == 1:
+        if waited > MAX_WAIT_SECONDS and self.slots == 1:
             self.keys = max(1, self.keys // 2)
-        elif waited > CALM and self.slots > 1:
+        elif waited > CALM_WAIT_SECONDS and self.slots > 1:
             self.slots //= 2
         elif self.keys < self.most_keys:
             self.keys = min(self.most_keys, self.keys * 2)
-        elif waited <= CALM:
+        elif waited <= CALM_WAIT_SECONDS:
             self.slots = min(self.most_slots, self.slots * 2)
 
     def alone(self) -> None:

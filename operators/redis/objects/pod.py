@@ -33,16 +33,16 @@ from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
-USER = 65532
+USER_ID = 65532
 """The user and group that nodes run as: no user of a machine, and known to images that run as nobody."""
 
 TEMPLATE = "redis.middleware.hc.cn/template"
 """Annotation of pods: the digest of the template that they were made from."""
 
-ENDING = 300
+SHUTDOWN_GRACE_SECONDS = 300
 """Seconds in which a node, told to end, waits for its replicas and writes what it holds; it ends when it has."""
 
-STARTING = 900
+START_TIMEOUT_SECONDS = 900
 """Seconds until a server must listen, which it does before it reads its data."""
 
 POD_IP, POD_NAME = "POD_IP", "POD_NAME"
@@ -66,8 +66,8 @@ def pod(resource: RedisCluster, own: Owner, image: str, marks: Mapping[str, str]
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": ENDING,
-            "securityContext": restricted(USER) | {"fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch"},
+            "terminationGracePeriodSeconds": SHUTDOWN_GRACE_SECONDS,
+            "securityContext": restricted(USER_ID) | {"fsGroup": USER_ID, "fsGroupChangePolicy": "OnRootMismatch"},
             "containers": containers,
             "volumes": _volumes(resource),
             "topologySpreadConstraints": settings.spread(own.selector(COMPONENT)),
@@ -109,7 +109,12 @@ def _server(resource: RedisCluster, image: str) -> Obj:
         "resources": _amounts(resource),
         # What a kubelet can ask without a program in the image is whether a server listens. Whether a node is in step
         # the operator sees: only to those does it send clients, and only those may a drain count on (SERVES).
-        "startupProbe": {**listening, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": STARTING},
+        "startupProbe": {
+            **listening,
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+            "failureThreshold": START_TIMEOUT_SECONDS,
+        },
         "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
         "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
         "terminationMessagePolicy": "FallbackToLogsOnError",

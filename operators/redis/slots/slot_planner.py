@@ -6,10 +6,14 @@ stopped, the next plan asks for the rest of them and no more. A slot is never mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 from operators.redis.slots.hash_slots import SLOTS, Slots
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,20 +285,28 @@ def _choice(available: Slots, count: int, beside: Slots) -> Slots:
 
 
 def _in_turns(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """The same moves, as many as possible of those beside each other between different nodes."""
-    ordered: list[Move] = []
-    waiting = list(moves)
-    while waiting:
+    """The same moves, with as many as possible beside each other that share no node."""
+    return tuple(chain.from_iterable(rounds(moves, lambda move: {move.source, move.target})))
+
+
+def rounds(moves: Sequence[T], ends: Callable[[T], set[str]]) -> Iterator[list[T]]:
+    """Split moves into as few rounds as needed so that no node takes part twice in one.
+
+    Args:
+        ends: ids of the two nodes of a move.
+    """
+    while moves:
         busy: set[str] = set()
-        later = []
-        for move in waiting:
-            if busy & {move.source, move.target}:
+        now: list[T] = []
+        later: list[T] = []
+        for move in moves:
+            if busy & ends(move):
                 later.append(move)
             else:
-                ordered.append(move)
-                busy |= {move.source, move.target}
-        waiting = later
-    return tuple(ordered)
+                now.append(move)
+                busy |= ends(move)
+        yield now
+        moves = later
 
 
 def _count(number: int, one: str, many: str) -> str:

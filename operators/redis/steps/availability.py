@@ -5,13 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
-from operators.redis.observe import Observed
 from operators.redis.slots.placement import violations
-from operators.redis.steps import rebalance
-from operators.redis.steps.bootstrap import why_away
 from operators.redis.steps.rolling_update import outdated
-from operators.redis.steps.scaling import masters, staying
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING
@@ -27,12 +24,12 @@ MAX_LISTED_ITEMS = 5
 """Maximum number of missing items listed in the status message."""
 
 
-def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Wait until every node is a member, in sync and ready, and none is left over."""
     missing = _missing(resource, seen)
     if not missing:
         return PASS
-    failing = any(place.pod and place.pod.trouble and not place.ready for place in staying(resource, seen))
+    failing = any(place.pod and place.pod.trouble and not place.ready for place in seen.staying)
     movement = _movement(resource, seen)
     reason = "NodeFailing" if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
     more = len(missing) - MAX_LISTED_ITEMS
@@ -43,27 +40,27 @@ def await_nodes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     return Step.progressing(reason, message, warning=warning, requeue=BUSY_SECONDS)
 
 
-def complete(resource: RedisCluster, seen: Observed) -> bool:
+def complete(resource: RedisCluster, seen: Assessment) -> bool:
     """Whether the cluster is what the spec asks for."""
     return not _missing(resource, seen)
 
 
-def _missing(resource: RedisCluster, seen: Observed) -> list[str]:
+def _missing(resource: RedisCluster, seen: Assessment) -> list[str]:
     """What a cluster lacks to be as the spec asks, each in a sentence."""
     if not resource.formed:
         return ["It has yet to begin."]
     unserved = [f"Nobody serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
-    unfit = [why for place in staying(resource, seen) if (why := _why_unfit(resource, seen, place))]
+    unfit = [why for place in seen.staying if (why := _why_unfit(resource, seen, place))]
     extra = [
         place.name for place in seen.places if place.number >= resource.spec.replicas and (place.pod or place.volume)
     ]
     return unserved + unfit + ([f"{', '.join(extra)}: let go, and not gone yet."] if extra else [])
 
 
-def _why_unfit(resource: RedisCluster, seen: Observed, place: Instance) -> str:
+def _why_unfit(resource: RedisCluster, seen: Assessment, place: Instance) -> str:
     """What a node lacks to be as the spec asks; empty if nothing."""
     if place.said is None:
-        return why_away(place)
+        return place.why_away
     if not serves(seen, place) and not _is_idle(resource, seen, place):
         return f"{place.name} is {'not in step' if place.ready else 'not ready'} yet."
     if not seen.view.unserved and any(node.id == place.id for node in seen.view.refusing):
@@ -73,7 +70,7 @@ def _why_unfit(resource: RedisCluster, seen: Observed, place: Instance) -> str:
     return ""
 
 
-def serves(seen: Observed, place: Instance) -> bool:
+def serves(seen: Assessment, place: Instance) -> bool:
     """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
     node = seen.view.nodes.get(place.id)
     if node is None or not place.ready or node.said is None or node.said.loading:
@@ -81,15 +78,15 @@ def serves(seen: Observed, place: Instance) -> bool:
     return bool(seen.view.slots_of(node.id)) or node.synced
 
 
-def _is_idle(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
+def _is_idle(resource: RedisCluster, seen: Assessment, place: Instance) -> bool:
     """Whether a master owns no slots because the spec gives it none (AssignReceive)."""
     by_hand = resource.spec.update_strategy.type == "AssignReceive"
-    return by_hand and place.ready and place.id in masters(resource, seen)
+    return by_hand and place.ready and place.id in seen.primaries
 
 
-def _count(resource: RedisCluster, seen: Observed) -> str:
+def _count(resource: RedisCluster, seen: Assessment) -> str:
     """How many there are of what is wanted; and who would go along with its master, for want of another host."""
-    serving = sum(1 for place in staying(resource, seen) if serves(seen, place))
+    serving = sum(1 for place in seen.staying if serves(seen, place))
     pairs = {node.id: node.master for node in seen.view.members if node.is_replica}
     hosts = {node_id: place.host for node_id, place in seen.reachable.items()}
     shared_hosts = violations(pairs, hosts)
@@ -100,18 +97,18 @@ def _count(resource: RedisCluster, seen: Observed) -> str:
     return f"{message}; on the same host as their masters, for want of another: {names}"
 
 
-def summary(resource: RedisCluster, seen: Observed) -> str:
+def summary(resource: RedisCluster, seen: Assessment) -> str:
     """The message of a cluster that is complete."""
     return f"{_count(resource, seen)}."
 
 
-def phase(resource: RedisCluster, seen: Observed, verdict: Verdict) -> str:
+def phase(resource: RedisCluster, seen: Assessment, verdict: Verdict) -> str:
     """What the cluster is doing, in the seed's words; a pause keeps the phase before it."""
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: resource.phase, Progress.BLOCKED: FAILED}
     return settled[verdict.progress] if verdict.progress in settled else _movement(resource, seen)
 
 
-def _movement(resource: RedisCluster, seen: Observed) -> str:
+def _movement(resource: RedisCluster, seen: Assessment) -> str:
     """What a cluster that is not as wanted is doing; a movement keeps its name until it is over."""
     before = resource.phase
     if resource.formed and seen.view.unserved and before != CREATING:
@@ -122,5 +119,5 @@ def _movement(resource: RedisCluster, seen: Observed) -> str:
         return UPGRADING
     left_over = any(place.number >= resource.spec.replicas and place.pod for place in seen.places)
     resized = resource.changed and len(seen.view.members) != resource.spec.replicas
-    moves = rebalance.is_moving(resource, seen)
+    moves = resource.formed and bool(seen.slot_plan.moves)
     return SCALING if before == SCALING or left_over or resized or moves else RUNNING

@@ -17,7 +17,6 @@ from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import has_heard
-from operators.redis.steps.scaling import staying
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
@@ -95,7 +94,8 @@ def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
     """Whether settings have yet to be taken by a server that could take them."""
     if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
         return False
-    asked = [place for place in staying(resource, seen) if understands(resource, place)]
+    staying = (place for place in seen.places if place.number < resource.spec.replicas)
+    asked = [place for place in staying if understands(resource, place)]
     return any(not has_heard(place, CONFIG_MARK, mark) for place in asked)
 
 

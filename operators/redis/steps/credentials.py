@@ -26,10 +26,10 @@ from shared.kubernetes.ownership import NotOurs, require_ours
 from shared.runtime.plan import PASS, Action, Step
 from shared.status.verdict import Progress
 
-SOON = 2.0
+MARKING_SECONDS = 2.0
 """Seconds until nodes are looked at again that have yet to hear of something."""
 
-AGAIN = 15.0
+DENIED_SECONDS = 15.0
 """Seconds until nodes that do not let the operator in are asked again."""
 
 MOUNTING = timedelta(seconds=5)
@@ -51,7 +51,7 @@ def require_entry(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
     )
     everyone = len(denied) == sum(1 for place in seen.places if place.pod is not None)
     progress = Progress.BLOCKED if everyone else Progress.PROGRESSING
-    return Step((), progress, "Denied", message, warning=True, requeue=AGAIN)
+    return Step((), progress, "Denied", message, warning=True, requeue=DENIED_SECONDS)
 
 
 def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
@@ -78,9 +78,11 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
         return Step.wait(ROTATING, why, write)
     if passwords.next is not None:
         whom = _names(deaf) or "Pods to come"
-        return Step.progressing(ROTATING, f"{whom}: must know the new password before it is used.", requeue=SOON)
+        return Step.progressing(
+            ROTATING, f"{whom}: must know the new password before it is used.", requeue=MARKING_SECONDS
+        )
     ends = min((each.until for each in passwords.former if each.password != secrets.named), default=None)
-    return PASS if ends is None else Step(requeue=max((ends - now).total_seconds(), SOON))
+    return PASS if ends is None else Step(requeue=max((ends - now).total_seconds(), MARKING_SECONDS))
 
 
 def _following(
@@ -141,7 +143,7 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     if not deaf:
         return PASS
     message = f"{_names(deaf)}: takes up a new certificate without a restart."
-    return Step(tuple(actions), Progress.PROGRESSING, RENEWING, message, requeue=SOON)
+    return Step(tuple(actions), Progress.PROGRESSING, RENEWING, message, requeue=MARKING_SECONDS)
 
 
 def _brought_since(place: Instance, mark: str) -> datetime | None:

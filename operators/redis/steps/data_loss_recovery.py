@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
-from operators.redis.instance import Instance, endpoint
-from operators.redis.observe import Observed
+from operators.redis.instance import Instance
+from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.steps.bootstrap import SOON, why_away
-from operators.redis.steps.membership_repair import HELD
-from operators.redis.steps.scaling import is_blank, members
+from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
@@ -55,7 +54,7 @@ class SlotLoss:
     token: str
 
 
-def loss(resource: RedisCluster, seen: Observed) -> SlotLoss | None:
+def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     """Return what is lost, or may be; None where every slot is served, or will be by a replica that is there."""
     if not resource.formed:
         return None
@@ -83,7 +82,7 @@ def loss(resource: RedisCluster, seen: Observed) -> SlotLoss | None:
     )
 
 
-def _lost_owners(seen: Observed) -> list[str]:
+def _lost_owners(seen: Assessment) -> list[str]:
     """Primaries whose data is gone, and which no replica with their data can replace."""
     return [
         master.id
@@ -94,7 +93,7 @@ def _lost_owners(seen: Observed) -> list[str]:
     ]
 
 
-def _copies(seen: Observed, master: str) -> set[str]:
+def _copies(seen: Assessment, master: str) -> set[str]:
     """Replicas of a node, also as the status last reported: one that the others forgot may still have the keys."""
     entries = (place.recorded for place in seen.recorded.values() if place.recorded)
     return {entry.node_id for entry in entries if entry.master == master} | {
@@ -102,7 +101,7 @@ def _copies(seen: Observed, master: str) -> set[str]:
     }
 
 
-def report(resource: RedisCluster, seen: Observed) -> Obj | None:
+def report(resource: RedisCluster, seen: Assessment) -> Obj | None:
     """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do."""
     found, record = loss(resource, seen), recorded(resource)
     if found is None or found.silent:
@@ -112,7 +111,7 @@ def report(resource: RedisCluster, seen: Observed) -> Obj | None:
     return {"token": found.token, "slots": str(found.slots), "message": _consequences(found)}
 
 
-def begins_anew(resource: RedisCluster, seen: Observed) -> bool:
+def begins_anew(resource: RedisCluster, seen: Assessment) -> bool:
     """Whether a person allowed that a cluster of which nothing is left begins anew."""
     found = loss(resource, seen)
     return found is not None and found.total and not found.silent and _in_force(resource, found)
@@ -126,7 +125,7 @@ def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
     return found.token == record["token"] or not (found.slots - Slots.parse(record["slots"]))
 
 
-def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Slots whose keys may come back are waited for; if they are lost, a person may let them be served again."""
     found = loss(resource, seen)
     if found is None:
@@ -134,7 +133,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
     if found.silent:
         message = (
             f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
-            f"{' '.join(map(why_away, found.silent))}"
+            f"{' '.join(place.why_away for place in found.silent)}"
         )
         return Step.wait(UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if not _in_force(resource, found):
@@ -144,37 +143,38 @@ def recover_lost_slots(resource: RedisCluster, seen: Observed, _now: datetime) -
         return Step.wait(RECOVERING, message, requeue=0)
     if unclear := seen.view.without(found.nodes).settled:
         message = f"{brief(found.slots)} are served again, empty, once nodes agree. {unclear}"
-        return Step.wait(RECOVERING, message, requeue=SOON)
+        return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
     return _carry_out(resource, seen, found)
 
 
-def _carry_out(resource: RedisCluster, seen: Observed, found: SlotLoss) -> Step:
+def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
     """Make all nodes forget the lost owners; then give their slots to others."""
     known = [node_id for node_id in found.nodes if node_id in seen.view.nodes and seen.view.slots_of(node_id)]
     if known:
         message = f"The loss of {', '.join(found.names)} is allowed for: all forget them."
-        return Step.wait(RECOVERING, message, *(_forget(resource, seen, node) for node in known), requeue=SOON)
+        return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
     takers, calls, left = _takers(resource, seen), [], list(found.slots)
     for node_id, share in _shared(takers, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
-            at = endpoint(resource, seen.reachable[node_id])
+            at = seen.at(node_id)
             calls.append(AddSlots(seen.secrets.access, at, node_id, slots, outbid=True))
     message = f"{', '.join(map(seen.name_of, takers))} serve {brief(found.slots)} again, empty."
-    return Step.wait(RECOVERING, message, *calls, requeue=SOON)
+    return Step.wait(RECOVERING, message, *calls, requeue=GOSSIP_SECONDS)
 
 
-def _forget(resource: RedisCluster, seen: Observed, node_id: str) -> Forget:
+def _forget(seen: Assessment, node_id: str) -> Forget:
+    NODE.after(seen.node_state(node_id), NodeEvent.GIVE_UP)
     knowing = [node for node in seen.view.reachable_nodes if node.id in seen.view.nodes[node_id].told]
-    addresses = tuple(endpoint(resource, seen.reachable[node.id]) for node in knowing)
+    addresses = tuple(seen.at(node.id) for node in knowing)
     return Forget(seen.secrets.access, node_id, addresses)
 
 
-def _takers(resource: RedisCluster, seen: Observed) -> list[str]:
+def _takers(resource: RedisCluster, seen: Assessment) -> list[str]:
     """Nodes that hold nothing, as many as masters are lacking; else the master that owns fewest slots."""
-    view, there = seen.view, members(resource, seen)
+    view, there = seen.view, seen.members
     lacking = resource.masters - sum(master.answers for master in view.masters)
-    blank = [node_id for node_id, place in there.items() if is_blank(place)][: max(lacking, 0)]
+    blank = [node_id for node_id, place in there.items() if place.is_blank][: max(lacking, 0)]
     owners = [master.id for master in view.masters if master.answers]
     return blank or [min(owners, key=lambda node_id: len(view.slots_of(node_id)))]
 
@@ -189,7 +189,7 @@ def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
     caution = "If a volume can be brought back, do that instead."
     recording = "What is lost is written down before anything is done about it."
     proposal = Proposal(LOST, "", _consequences(found), caution, recording, found.token)
-    return proposal.decide(resource, *filter(None, [recorded(resource).get("token")]), requeue=HELD)
+    return proposal.decide(resource, *filter(None, [recorded(resource).get("token")]), requeue=BLOCKED_SECONDS)
 
 
 def _consequences(found: SlotLoss) -> str:

@@ -5,27 +5,26 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Configure
 from operators.redis.instance import endpoint
 from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
-from operators.redis.observe import Observed
-from operators.redis.steps.bootstrap import SOON
 from operators.redis.steps.configuration import configured, template_text, understands
 from operators.redis.steps.rollout_markers import has_heard, noted, told
-from operators.redis.steps.scaling import staying
+from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Action, Patch, Step
 
 
-def apply_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def apply_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Settings that servers take while they run are told to each that has not heard of them."""
     if not resource.formed:
         return PASS
     settings, mark = redis_conf.live(resource, template_text(resource, seen)), configured(resource, seen)
     actions: list[Action] = []
     names = []
-    for place in staying(resource, seen):
+    for place in seen.staying:
         if not understands(resource, place) or has_heard(place, CONFIG_MARK, mark):
             continue
         names.append(place.name)
@@ -33,10 +32,12 @@ def apply_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step
         actions.append(noted(place, CONFIG_MARK, told(place, mark)))
     if not actions:
         return PASS
-    return Step.wait("Configuring", f"{', '.join(names)} take settings without a restart.", *actions, requeue=SOON)
+    return Step.wait(
+        "Configuring", f"{', '.join(names)} take settings without a restart.", *actions, requeue=GOSSIP_SECONDS
+    )
 
 
-def admit_clients(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def admit_clients(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Clients are sent to members that have what their role asks for, once there is a cluster; not to who is let go.
 
     Whoever lags for a while stays among them: it sends clients on to the right node all the same.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.objects import disruption_budget, names, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
@@ -81,7 +82,7 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
     return provisioning.keep_disruption_budget(wanted, found)
 
 
-def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Keep a replica for each node that the spec asks for, and for each that must not be removed yet.
 
     While a version is refused the template keeps the image that nodes have, so that repairs go on.

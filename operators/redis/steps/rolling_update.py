@@ -7,14 +7,13 @@ from functools import partial
 
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
-from operators.redis.instance import Instance, endpoint
+from operators.redis.instance import Instance
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed, outlives_pods
-from operators.redis.steps.bootstrap import SOON
-from operators.redis.steps.membership_repair import HELD, TURNING, needed
-from operators.redis.steps.scaling import masters, pairs, staying
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Step
@@ -67,7 +66,7 @@ def refuse_version(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     return Step.blocked("VersionRefused", f"spec.version: {why} Nothing was changed.") if why else PASS
 
 
-def restart_broken(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def restart_broken(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Recreate outdated pods in which the server does not even run: what a change broke, the next one repairs.
 
     Not where data that may be the only copy would go with the pod.
@@ -84,12 +83,12 @@ def restart_broken(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     return Step.wait(UPGRADING if resource.formed else CREATING, message, *map(restart, broken))
 
 
-def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Recreate outdated pods one at a time: broken ones first, then replicas; a primary after a replica took over."""
-    stale = [place for place in staying(resource, seen) if outdated(seen, place)]
+    stale = [place for place in seen.staying if outdated(seen, place)]
     if not resource.formed or not stale:
         return PASS
-    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPGRADING, HELD_UP, HELD)
+    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPGRADING, HELD_UP, BLOCKED_SECONDS)
     if not resource.spec.rolls:
         names = ", ".join(place.name for place in stale)
         return Step.progressing(
@@ -101,7 +100,7 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
         rank=lambda place: (_rank(seen, place), place.number),
         gates=(
             partial(_recreate_broken, resource, seen, roll),  # nothing depends on it, unless its data is the only copy
-            partial(_await_others, resource, seen, roll, now),  # each present, in sync and ready
+            partial(_await_others, seen, roll, now),  # each present, in sync and ready
             partial(_await_clients, seen, roll, now),  # until they know that the node is no primary any more
             partial(_fail_over, resource, seen, roll),  # a primary goes after a replica took its place
         ),
@@ -111,8 +110,8 @@ def roll_outdated(resource: RedisCluster, seen: Observed, now: datetime) -> Step
 def _await_deletion(roll: RollingUpdate[Instance], place: Instance, now: datetime) -> Step:
     message = f"{roll.goal}. {place.name} is on the way out"
     if stuck := _stuck(place, now):
-        return Step.wait(HELD_UP, f"{message}, and {stuck}", warning=True, requeue=HELD)
-    return Step.wait(UPGRADING, f"{message}.", requeue=HELD)
+        return Step.wait(HELD_UP, f"{message}, and {stuck}", warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(UPGRADING, f"{message}.", requeue=BLOCKED_SECONDS)
 
 
 def _stuck(place: Instance, now: datetime) -> str:
@@ -127,7 +126,7 @@ def _stuck(place: Instance, now: datetime) -> str:
 
 
 def _recreate_broken(
-    resource: RedisCluster, seen: Observed, roll: RollingUpdate[Instance], place: Instance
+    resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], place: Instance
 ) -> Step | None:
     if _rank(seen, place) > BROKEN:
         return None
@@ -136,15 +135,15 @@ def _recreate_broken(
     return roll.recreate(place, ", which nobody misses, is made anew.")
 
 
-def _is_dear(resource: RedisCluster, seen: Observed, place: Instance) -> bool:
+def _is_dear(resource: RedisCluster, seen: Assessment, place: Instance) -> bool:
     """Whether data that may be the only copy would go with a pod."""
     node_id = place.id or (place.recorded.node_id if place.recorded else "")
     if not resource.formed or outlives_pods(resource) or seen.lost(node_id):
         return False
-    return bool(seen.view.slots_of(node_id)) or needed(seen.view, node_id)
+    return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
 
-def _rank(seen: Observed, place: Instance) -> int:
+def _rank(seen: Assessment, place: Instance) -> int:
     """Who goes first: whom nobody misses, then replicas, masters last."""
     node = seen.view.nodes.get(place.id)
     if node is None or node.said is None:
@@ -154,21 +153,19 @@ def _rank(seen: Observed, place: Instance) -> int:
     return 3 if not seen.view.slots_of(place.id) else 4
 
 
-def _await_others(
-    resource: RedisCluster, seen: Observed, roll: RollingUpdate[Instance], now: datetime, place: Instance
-) -> Step | None:
-    why = _missing(resource, seen, place)
+def _await_others(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
+    why = _missing(seen, place)
     if not why:
         return None
     missing = [other for other in seen.places if other is not place and not _is_back(seen, other)]
     if all(not outdated(seen, other) and is_returning(other, now) for other in missing):
-        return roll.wait(why, requeue=SOON)
+        return roll.wait(why, requeue=GOSSIP_SECONDS)
     return roll.hold(place, why)
 
 
-def _missing(resource: RedisCluster, seen: Observed, place: Instance) -> str:
+def _missing(seen: Assessment, place: Instance) -> str:
     """Who beside a pod is not there or not in step, and why; empty if all are: another one must not go meanwhile."""
-    for other in staying(resource, seen):
+    for other in seen.staying:
         if other is place:
             continue
         node = seen.view.nodes.get(other.id)
@@ -180,7 +177,7 @@ def _missing(resource: RedisCluster, seen: Observed, place: Instance) -> str:
             return f"{other.name} has yet to get what its master has."
         if not other.ready:
             return f"{other.name} is not ready yet, says Kubernetes."
-    changed = pairs(resource, seen)
+    changed = seen.pairs
     behind = [node_id for node_id, master in changed.items() if seen.view.nodes[node_id].master != master]
     return f"{seen.name_of(behind[0])} is to replicate {seen.name_of(changed[behind[0]])} first." if behind else ""
 
@@ -193,18 +190,18 @@ def _why_missing(place: Instance) -> str:
     return f"{place.name} does not answer: {place.error.rstrip('.')}." if place.error else f"{place.name} starts."
 
 
-def _is_back(seen: Observed, place: Instance) -> bool:
+def _is_back(seen: Assessment, place: Instance) -> bool:
     node = seen.view.nodes.get(place.id)
     return node is not None and (not node.is_replica or node.synced) and place.ready
 
 
-def _await_clients(seen: Observed, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
+def _await_clients(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
     if seen.view.slots_of(place.id) or not place.is_asked(now):
         return None
-    return roll.wait(f"Clients hear that {place.name} is no master any more.", requeue=SOON)
+    return roll.wait(f"Clients hear that {place.name} is no master any more.", requeue=GOSSIP_SECONDS)
 
 
-def _fail_over(resource: RedisCluster, seen: Observed, roll: RollingUpdate[Instance], place: Instance) -> Step | None:
+def _fail_over(resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], place: Instance) -> Step | None:
     """Recreate a primary's pod once it is none any more: a replica in sync takes over, if possible a current one."""
     view = seen.view
     if not view.slots_of(place.id):
@@ -212,12 +209,14 @@ def _fail_over(resource: RedisCluster, seen: Observed, roll: RollingUpdate[Insta
     heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.reachable[heir.id].leaving]
     if heirs:  # one at a place that is removed will do for want of another: its pod stays while it owns slots
         heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.reachable[heir.id])))
-        call = FailOver(seen.secrets.access, endpoint(resource, seen.reachable[heir.id]), heir.id, "")
-        return Step.wait(UPGRADING, f"{roll.goal}; {heir.name} takes the place of {place.name}.", call, requeue=TURNING)
+        call = FailOver(seen.secrets.access, seen.at(heir.id), heir.id, "")
+        return Step.wait(
+            UPGRADING, f"{roll.goal}; {heir.name} takes the place of {place.name}.", call, requeue=FAILOVER_SECONDS
+        )
     # Also replicas that are to follow another, or to go: they may be elected meanwhile, and lack what it has.
-    followed = dict.fromkeys(replica for replica, master in pairs(resource, seen).items() if master == place.id)
+    followed = dict.fromkeys(replica for replica, master in seen.pairs.items() if master == place.id)
     followed |= dict.fromkeys(copy.id for copy in view.replicas_of(place.id) if not seen.lost(copy.id))
-    if followed and place.id not in masters(resource, seen):
+    if followed and place.id not in seen.primaries:
         return PASS  # it gives its slots away first
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
@@ -228,6 +227,6 @@ def _fail_over(resource: RedisCluster, seen: Observed, roll: RollingUpdate[Insta
     return roll.recreate(place, " is made anew. It has no replica: its slots are not served until it is back.")
 
 
-def _stays(resource: RedisCluster, seen: Observed, node: Seen) -> bool:
+def _stays(resource: RedisCluster, seen: Assessment, node: Seen) -> bool:
     place = seen.reachable.get(node.id)
     return place is not None and place.number < resource.spec.replicas and not place.leaving

@@ -50,6 +50,8 @@ class ClusterView(Gossip):
     def without(self, ids: Iterable[str]) -> ClusterView:
         """The same as if these nodes said nothing, and nobody spoke of them: those that are about to go."""
         gone = frozenset(ids)
+        if not gone:
+            return self
         kept = {
             node_id: replace(said, nodes=tuple(node for node in said.nodes if node.id not in gone))
             for node_id, said in self.said.items()
@@ -82,9 +84,16 @@ class ClusterView(Gossip):
         """Members that answer, and are masters without slots: they have no vote."""
         return tuple(seen for seen in self.reachable_nodes if seen.is_master and seen.id not in self.owned)
 
+    @cached_property
+    def _replicas(self) -> Mapping[str, tuple[Seen, ...]]:
+        found: dict[str, list[Seen]] = {}
+        for seen in self.members:
+            found.setdefault(seen.master, []).append(seen)
+        return {master: tuple(replicas) for master, replicas in found.items()}
+
     def replicas_of(self, master: str) -> tuple[Seen, ...]:
         """Members that replicate this node, whether they answer or not."""
-        return tuple(seen for seen in self.members if seen.master == master)
+        return self._replicas.get(master, ())
 
     def heirs(self, master: str) -> tuple[Seen, ...]:
         """Replicas that may take a node's place, the one that has most of its data first.

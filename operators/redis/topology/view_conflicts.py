@@ -108,51 +108,62 @@ def _claims(gossip: Gossip) -> Iterator[Disagreement]:
 
 
 def _absences(gossip: Gossip) -> Iterator[Disagreement]:
-    """Who is there for some and not for others.
-
-    A node that is lost for most and forgotten by some is none: that is how a node is forgotten, one by one.
-    """
+    """Members that some nodes count as present, and others do not."""
     for seen in gossip.members:
-        told = {voice.id: seen.told.get(voice.id) for voice in gossip.reachable_nodes if voice.id != seen.id}
-        gone = [gossip.nodes[who] for who, node in told.items() if node and node.failing]
-        unaware = [
-            gossip.nodes[who] for who, node in told.items() if node is None or (node.noaddr and not node.failing)
-        ]
-        present = [gossip.nodes[who] for who, node in told.items() if node and not (node.failing or node.noaddr)]
-        if seen.answers and gone:
-            text = f"{names(gone)} {_has(gone, 'says', 'say')} that {seen.name} has failed, yet it answers."
-            yield Disagreement("absence", _ids(gone), (seen.id,), text)
-        if not seen.answers and present:
-            say = f"{names(present)} {_has(present, 'does', 'do')} not say that it has failed"
-            yield Disagreement("absence", _ids(present), (seen.id,), f"{seen.name} does not answer, yet {say}.")
-        if unaware and (seen.answers or not seen.lost):
-            text = f"{names(unaware)} {_has(unaware, 'does', 'do')} not know {seen.name}, or where it is."
-            yield Disagreement("absence", _ids(unaware), (seen.id,), text)
+        told = [(voice, seen.told.get(voice.id)) for voice in gossip.reachable_nodes if voice.id != seen.id]
+        if seen.answers:
+            yield from _wrongly_failed(seen, [voice for voice, node in told if node and node.failing])
+        else:
+            present = [voice for voice, node in told if node and not (node.failing or node.noaddr)]
+            yield from _wrongly_present(seen, present)
+        # While a node is forgotten, one by one, most find it lost and some do not know it: that is no conflict.
+        if seen.answers or not seen.lost:
+            unaware = [voice for voice, node in told if not node or (node.noaddr and not node.failing)]
+            yield from _unknown(seen, unaware)
+
+
+def _wrongly_failed(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
+    if who:
+        text = f"{names(who)} {_has(who, 'says', 'say')} that {seen.name} has failed, yet it answers."
+        yield Disagreement("absence", _ids(who), (seen.id,), text)
+
+
+def _wrongly_present(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
+    if who:
+        say = f"{names(who)} {_has(who, 'does', 'do')} not say that it has failed"
+        yield Disagreement("absence", _ids(who), (seen.id,), f"{seen.name} does not answer, yet {say}.")
+
+
+def _unknown(seen: Seen, who: Sequence[Seen]) -> Iterator[Disagreement]:
+    if who:
+        text = f"{names(who)} {_has(who, 'does', 'do')} not know {seen.name}, or where it is."
+        yield Disagreement("absence", _ids(who), (seen.id,), text)
 
 
 def _slots(gossip: Gossip) -> Iterator[Disagreement]:
-    """Who thinks that a slot is another's than it is. What a node wrongly calls its own is told by `_claims`."""
+    """Nodes that report a wrong owner of another node's slots; what a node claims for itself is in `_claims`."""
     found: dict[tuple[str, str, Slots], list[Seen]] = {}
     for voice in gossip.reachable_nodes:
-        believed = {seen.id: seen.told[voice.id].slots for seen in gossip.members if voice.id in seen.told}
-        ignored = Slots.union(gossip.owned.values()) - Slots.union(believed.values())
-        for owner, slots in gossip.owned.items():
-            if unknown := slots & ignored:
-                found.setdefault(("", owner, unknown), []).append(voice)
-        for node_id, slots in believed.items():
-            if node_id == voice.id or not (wrong := slots - gossip.slots_of(node_id)):
-                continue
-            for owner, owned in gossip.owned.items():
-                if mistaken := wrong & owned:
-                    found.setdefault((node_id, owner, mistaken), []).append(voice)
+        for wrong in _wrong_owners(gossip, voice):
+            found.setdefault(wrong, []).append(voice)
     for (node_id, owner, slots), who in sorted(found.items(), key=lambda each: (*each[0][:2], each[0][2].mask)):
-        belief = f"no owner of {brief(slots)}"
-        verb = _has(who, "knows", "know")
+        belief, verb = f"no owner of {brief(slots)}", _has(who, "knows", "know")
         if node_id:
-            belief = f"that {brief(slots)} {_are(slots)} {gossip.name(node_id)}'s"
-            verb = _has(who, "says", "say")
+            belief, verb = f"that {brief(slots)} {_are(slots)} {gossip.name(node_id)}'s", _has(who, "says", "say")
         text = f"{names(who)} {verb} {belief}; {_they(slots)} {gossip.name(owner)}'s."
         yield Disagreement("slots", _ids(who), tuple(filter(None, (node_id, owner))), text)
+
+
+def _wrong_owners(gossip: Gossip, voice: Seen) -> Iterator[tuple[str, str, Slots]]:
+    """What one node reports wrongly: the owner (empty for none), the true owner, and which slots."""
+    believed = {seen.id: seen.told[voice.id].slots for seen in gossip.members if voice.id in seen.told}
+    ignored = Slots.union(gossip.owned.values()) - Slots.union(believed.values())
+    beliefs = {"": ignored} | {node_id: slots for node_id, slots in believed.items() if node_id != voice.id}
+    for node_id, slots in beliefs.items():
+        if wrong := slots - gossip.slots_of(node_id):
+            for owner, owned in gossip.owned.items():
+                if mistaken := wrong & owned:
+                    yield node_id, owner, mistaken
 
 
 def _roles(gossip: Gossip) -> Iterator[Disagreement]:

@@ -13,7 +13,7 @@ from e2e.databases.redis_servers import OLDEST, OPEN, Redis
 from operators.redis.client import connection
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Denied, Refused, Unreachable
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access, Endpoint
 from shared.pki.certs import Pair
 from tests.support.tls import Authority
@@ -42,7 +42,7 @@ async def test_it_answers_and_refuses_in_its_own_words(redis: Redis, engine: tup
             assert (good, last) == ("PONG", 1)
             assert isinstance(bad, Refused)
             assert await server.pipe(()) == []
-            said = await look(server)
+            said = await inspect_node(server)
         assert (said.engine, said.id, said.keys, said.state_ok) == (engine[0], node.id, 1, True)
         assert said.version.startswith(engine[1])
         assert len(said.me.slots) == 16384
@@ -55,7 +55,7 @@ async def test_a_node_that_does_not_answer_is_told_in_time_and_leaves_nothing_op
     with redis.cluster(OLDEST) as cluster:
         await cluster.form(1)
         (node,) = cluster.nodes
-        monkeypatch.setattr(connection, "QUESTION", 2.0)
+        monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 2.0)
         async with node.asked() as server:
             assert await server.ask("PING") == "PONG"
             node.signal(signal.SIGSTOP)

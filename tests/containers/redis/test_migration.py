@@ -180,7 +180,7 @@ async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_m
 async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(big_keys, "BIG", 1_000_000)
+    monkeypatch.setattr(big_keys, "BIG_KEY_BYTES", 1_000_000)
     with redis.cluster(OLDEST, cluster_node_timeout="1000", proto_max_bulk_len="20000000") as cluster:
         await cluster.form(3, 1)
         one, two = cluster.nodes[:2]

@@ -12,15 +12,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.steps.membership_repair import agreement
-from operators.redis.steps.rebalance import wanted
-from operators.redis.steps.scaling import masters
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
-from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
@@ -34,16 +31,13 @@ from tests.unit.redis.world import (
     of,
     places_asked_for,
     plan,
+    planned,
     replica,
     seen,
     world,
 )
 
 M0, M1, M2, R0, R1, R2 = formed()
-
-
-def planned(*at: At, **more: Any) -> Plan:
-    return plan(*world(*at, **more))
 
 
 def test_a_cluster_as_wanted_is_ready_and_left_alone() -> None:
@@ -258,7 +252,7 @@ def test_no_view_leads_to_a_loss(found: tuple[RedisCluster, Observed]) -> None:
     made, view = plan(resource, view_of), view_of.view
     for kind in {type(action).__name__ for action in made.actions} & {*DANGEROUS, "Delete"}:
         event(kind)
-    disagree = agreement(resource, view_of).settled
+    disagree = Assessment.of(resource, view_of).agreement.settled
     for call in of(made.actions, "Forget"):
         assert call.id not in view_of.reachable, "nobody who answers is forgotten"
         if resource.formed and not allowed(resource):
@@ -319,7 +313,7 @@ def test_no_pod_and_no_disk_goes_that_may_have_the_only_copy(found: tuple[RedisC
                 assert not view.slots_of(view.nodes[each].master if each in view.nodes else "") or view.copies_beside(
                     each
                 )
-                assert not agreement(resource, view_of).settled
+                assert not Assessment.of(resource, view_of).agreement.settled
                 assert not view.uncovered
     for action in of(made.actions, "Delete"):
         obj, name = action.obj, action.obj["metadata"]["name"]
@@ -350,13 +344,13 @@ def test_masters_are_made_and_unmade_only_as_many_as_the_spec_asks(found: tuple[
     made, view = plan(resource, view_of), view_of.view
     if not resource.formed or not of(made.actions, "MoveSlots") or made.verdict.reason == "MendingSlots":
         return
-    leading = masters(resource, view_of)
+    leading = Assessment.of(resource, view_of).primaries
     assert len(leading) <= resource.masters
     owners = {master.id for master in view.masters}
     assert len(owners - set(leading)) == max(0, len(owners) - resource.masters) or any(
         (place := view_of.place_of(owner)) is not None and place.number >= resource.spec.replicas for owner in owners
     )
-    left = {move.target for move in wanted(resource, view_of)}
+    left = {move.target for move in Assessment.of(resource, view_of).slot_plan.moves}
     assert left <= set(leading)
 
 

@@ -11,8 +11,8 @@ from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
 from tests.unit.redis.steps.test_data_loss_recovery import LOSS
-from tests.unit.redis.steps.test_scaling import JOINED, planned
-from tests.unit.redis.world import At, formed, plan, replica, world
+from tests.unit.redis.steps.test_scaling import JOINED
+from tests.unit.redis.world import At, formed, plan, planned, replica, world
 
 Told = dict[tuple[State, tuple[str, ...]], float | None]
 

@@ -304,6 +304,11 @@ def plan(resource: RedisCluster, found: Observed) -> Plan:
     return PLANNER.plan(resource, found, NOW)
 
 
+def planned(*at: At, **more: Any) -> Plan:
+    """What is planned for a cluster whose status is up to date."""
+    return plan(*world(*at, **more))
+
+
 def acts(made: Iterable[Action]) -> list[str]:
     """What is done to the world, as people would say it: applies and patches are left out."""
     found = []

@@ -137,5 +137,5 @@ def test_of_passwords_it_is_kept_what_the_server_keeps_and_never_more() -> None:
     ],
 )
 def test_what_is_of_no_node_of_a_cluster_is_odd(information: str, cluster: str, nodes: str) -> None:
-    with pytest.raises(responses.ODD):
+    with pytest.raises(responses.MALFORMED):
         report_of(information, cluster, nodes, GIVEN, USER)

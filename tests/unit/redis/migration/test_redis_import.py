@@ -132,7 +132,7 @@ class _Node:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_side, "LOOK", 0.0)
+    monkeypatch.setattr(server_side, "POLL_INTERVAL_SECONDS", 0.0)
 
 
 def three() -> Fake:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.migration.throttle import CALM, WAIT, Throttle
+from operators.redis.migration.throttle import CALM_WAIT_SECONDS, MAX_WAIT_SECONDS, Throttle
 
 
 def test_it_narrows_where_others_wait_and_widens_again() -> None:
     held, seen = Throttle(100, 8, slots=8), []
-    for waited in (*[4 * WAIT] * 5, *[CALM] * 4, WAIT, None):
+    for waited in (*[4 * MAX_WAIT_SECONDS] * 5, *[CALM_WAIT_SECONDS] * 4, MAX_WAIT_SECONDS, None):
         held.judge(waited)
         seen.append((held.slots, held.keys))
     assert seen == [
@@ -23,7 +23,7 @@ def test_it_narrows_where_others_wait_and_widens_again() -> None:
 def test_who_is_far_away_gets_all_keys_but_slots_one_by_one() -> None:
     held, seen = Throttle(100, 8, keys=25), []
     for _ in range(3):
-        held.judge(WAIT)
+        held.judge(MAX_WAIT_SECONDS)
         seen.append((held.slots, held.keys))
     assert seen == [(1, 50), (1, 100), (1, 100)]
 

@@ -11,8 +11,9 @@ import pytest
 
 from operators.redis import plan
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client import commands
-from operators.redis.client.node_inspection import look
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
@@ -47,7 +48,7 @@ BY_NAME = {str(scenario): scenario for scenario in SCENARIOS}
 
 def forgets_whoever_is_silent(patch: pytest.MonkeyPatch) -> None:
     """Takes silence for loss, as operators do that forget failed nodes."""
-    patch.setattr(membership_repair, "_forgettable", lambda _, seen, known: not known.answers)
+    patch.setattr(membership_repair, "_forgettable", lambda _, known: not known.answers)
 
 
 def takes_silence_for_loss(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
         await carry_out(self, connect)
         for endpoint in self.via:
             server = connect(endpoint, self.access)
-            for known in (await look(server)).nodes:
+            for known in (await inspect_node(server)).nodes:
                 if not known.is_me:
                     await server.ask("CLUSTER", "MEET", known.address, known.port)
 
@@ -162,7 +163,7 @@ def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
     keep = provisioning.keep_stateful_set
 
-    def trusting(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+    def trusting(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
         step = keep(settings, resource, seen, now)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action

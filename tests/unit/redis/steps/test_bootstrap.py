@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
 from operators.redis.client.responses import Node
 from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.steps import bootstrap
+from operators.redis.steps import bootstrap, bootstrap_plan
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress
@@ -29,7 +30,7 @@ def beginning(*at: At, plan: list[Obj] | None = None) -> tuple[RedisCluster, Obs
 
 
 def next_step(resource: RedisCluster, found: Observed) -> Step:
-    return bootstrap.form(resource, found, NOW)
+    return bootstrap.form(resource, Assessment.of(resource, found), NOW)
 
 
 def test_it_waits_until_every_node_is_there_and_says_who_is_not() -> None:
@@ -165,7 +166,7 @@ def test_if_anybody_has_written_meanwhile_nobody_takes_that_part() -> None:
 def test_all_slots_are_shared_out_and_none_twice() -> None:
     for replicas in (3, 6, 7, 8, 21):
         resource, found = world(*[NEW] * replicas, begun=False, phase="", replicasPerMaster=0 if replicas == 3 else 1)
-        slots = [Slots.parse(node.slots) for node in bootstrap.planned(resource, found)]
+        slots = [Slots.parse(node.slots) for node in bootstrap_plan.planned(Assessment.of(resource, found))]
         assert Slots.union(slots) == Slots.all()
         assert sum(map(len, slots)) == 16384
         assert len(slots) == resource.masters

@@ -8,7 +8,6 @@ import pytest
 
 from operators.redis.client.responses import Node
 from operators.redis.slots.hash_slots import Slots
-from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
@@ -21,16 +20,13 @@ from tests.unit.redis.world import (
     node_id,
     of,
     plan,
+    planned,
     replica,
     seen,
     world,
 )
 
 M0, M1, M2, R0, R1, R2 = formed()
-
-
-def planned(*at: At, **more: object) -> Plan:
-    return plan(*world(*at, **more))
 
 
 def lost(at: At, number: int, **more: object) -> At:

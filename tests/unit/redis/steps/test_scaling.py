@@ -21,6 +21,7 @@ from tests.unit.redis.world import (
     of,
     places_asked_for,
     plan,
+    planned,
     replica,
     thirds,
     world,
@@ -32,10 +33,6 @@ JOINED = At(epoch=0)
 
 GONE = replace(ABSENT, recorded=0, disk=None)
 """A place that was let go, with its volume, whose node everybody has forgotten."""
-
-
-def planned(*at: At, **more: Any) -> Plan:
-    return plan(*world(*at, **more))
 
 
 def moves(made: Plan) -> dict[tuple[str, str], int]:

@@ -1,0 +1,291 @@
+"""What follows from the spec and the observed cluster, computed once a round: the facts that several steps share. Pure.
+
+A round assesses what it observed, and every step reads its facts here. None of them is a decision. What the cluster is
+to become follows from the spec and from the nodes that are there, so a crash at any moment, and any change of the spec,
+only leaves another difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.server import Endpoint
+from operators.redis.instance import Instance, endpoint
+from operators.redis.lifecycles import NodeState
+from operators.redis.observe import Observed
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.placement import choose_masters, pair
+from operators.redis.slots.slot_planner import (
+    CannotAssign,
+    CannotMove,
+    Move,
+    assigned,
+    balanced,
+    drained,
+    moved,
+    remaining,
+)
+from operators.redis.topology.cluster_view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """The moves of slots that are left.
+
+    Attributes:
+        moves: all moves until every slot is where it is to be; empty if they cannot be planned.
+        assignments: those of them that spec.updateStrategy (AssignReceive) names; they stand in the status before the
+            first slot moves.
+        refusal: why the moves cannot be planned; None if they can.
+    """
+
+    moves: tuple[Move, ...] = ()
+    assignments: tuple[Move, ...] = ()
+    refusal: CannotAssign | CannotMove | None = None
+
+
+@dataclass(frozen=True)
+class Assessment(Observed):
+    """The observed cluster, and what follows from it and from the spec.
+
+    Attributes:
+        resource: the RedisCluster whose spec and status count.
+    """
+
+    resource: RedisCluster = field(kw_only=True)
+
+    @classmethod
+    def of(cls, resource: RedisCluster, observed: Observed) -> Assessment:
+        return cls(**{each.name: getattr(observed, each.name) for each in fields(Observed)}, resource=resource)
+
+    # Instances and nodes.
+
+    @cached_property
+    def staying(self) -> tuple[Instance, ...]:
+        """Instances that the spec asks for."""
+        return tuple(place for place in self.places if place.number < self.resource.spec.replicas)
+
+    @cached_property
+    def members(self) -> Mapping[str, Instance]:
+        """Staying instances whose node answers and is a member of the cluster, by node id."""
+        return {place.id: place for place in self.staying if place.said and place.id in self.view.cluster}
+
+    @cached_property
+    def awaited(self) -> tuple[Instance, ...]:
+        """Staying instances where no member of the cluster answers."""
+        return tuple(place for place in self.staying if place.id not in self.members)
+
+    @cached_property
+    def has_formed(self) -> bool:
+        """Whether the cluster exists: once the status says so, for ever.
+
+        Before, it exists when every slot has an owner among our nodes, and all agree on that. So a resource whose
+        status was lost recognizes its cluster.
+        """
+        view = self.view
+        return self.resource.formed or (
+            not view.uncovered and not view.settled and self.reachable.keys() >= set(view.owners.values())
+        )
+
+    def is_dismissed(self, node_id: str) -> bool:
+        """Whether a node's instance was scaled away and its pod is gone: it held nothing that counts."""
+        place = self.place_of(node_id)
+        if place is None or place.pod_obj is not None or self.stateful_set is None:
+            return False
+        return place.number >= max(self.resource.spec.replicas, int(self.stateful_set["spec"]["replicas"]))
+
+    def is_forgotten(self, node_id: str) -> bool:
+        """Whether no member knows a node. Only a majority of primaries can tell, once there are any."""
+        return node_id not in self.view.nodes and (not self.resource.formed or self.view.can_elect)
+
+    def is_needed(self, node_id: str) -> bool:
+        """Whether keys of served slots may be lost with a node: it has them, and no other node surely has."""
+        node = self.view.nodes.get(node_id)
+        if node is None or (node.is_replica and not self.view.slots_of(node.master)):
+            return False
+        return self.view.holds_only_copy(node_id)
+
+    def node_to_record(self, place: Instance) -> tuple[str, str] | None:
+        """Return the node id and the disk to record for an instance; None if there is none.
+
+        A former node stays recorded until no member knows it any more, because its loss is known by that record alone.
+        """
+        known = place.as_recorded
+        if place.said is None:
+            vacant = place.pod_obj is None and place.volume is None and place.number >= self.resource.spec.replicas
+            return None if vacant and known and self.is_forgotten(known[0]) else known
+        if known is None or known[0] == place.id or self.is_forgotten(known[0]):
+            return place.id, place.disk
+        return known
+
+    @cached_property
+    def agreement(self) -> ClusterView:
+        """The view without nodes that were scaled away, of which members learn one by one that they are gone."""
+        return self.view.without(
+            node.id
+            for node in self.view.members
+            if not self.view.slots_of(node.id) and not node.answers and self.is_dismissed(node.id)
+        )
+
+    @cached_property
+    def unsynced(self) -> tuple[str, ...]:
+        """Names of replicas that are not in sync with a primary that owns slots.
+
+        A replica of a node without slots copies nothing that counts, and may do so for ever: its primary may be gone.
+        """
+        view = self.view
+        return tuple(
+            node.name
+            for node in view.members
+            if view.slots_of(node.master) and not node.synced and not self.lost(node.id)
+        )
+
+    def at(self, node_id: str) -> Endpoint:
+        """Return the endpoint of a node that answers."""
+        return endpoint(self.resource, self.reachable[node_id])
+
+    @cached_property
+    def primary_endpoints(self) -> Mapping[str, Endpoint]:
+        """Endpoints of the primaries that answer, by node id."""
+        return {node.id: self.at(node.id) for node in self.view.reachable_nodes if node.is_master}
+
+    def node_state(self, node_id: str) -> NodeState:
+        """Classify a node by what was observed of it; the legal transitions are in lifecycles.py."""
+        view, node = self.view, self.view.nodes.get(node_id)
+        if node is None:
+            return NodeState.FORGOTTEN
+        if view.slots_of(node_id):
+            return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
+        never_returns = self.lost(node_id) or (self.is_dismissed(node_id) and not self.is_needed(node_id))
+        if never_returns and not node.answers and not view.replicas_of(node_id):
+            return NodeState.GONE
+        if node.is_replica:
+            return NodeState.REPLICA
+        if node.said is not None and node.said.keys:
+            return NodeState.STRANDED
+        return NodeState.EMPTY if node_id in view.cluster else NodeState.NEW
+
+    # Primaries and replicas.
+
+    @cached_property
+    def primaries(self) -> tuple[str, ...]:
+        """Ids of the nodes that are to be primaries: as many as the spec asks for, if there are as many that can be.
+
+        Staying nodes that own slots or have a pending assignment; where one goes, a staying replica of it; and for
+        those that are missing, empty nodes. A primary that does not answer still counts.
+        """
+        view, there = self.view, self.members
+        stay = {place.recorded.node_id for place in self.staying if place.recorded} | there.keys()
+        owners = {node.id: view.slots_of(node.id) for node in view.masters}
+        for move in self.pending_assignments:  # without its pending slots, a new primary might not stay one
+            if move.target in stay and view.nodes[move.target].is_master:
+                owners[move.target] = view.slots_of(move.target) | move.slots
+        leaving = owners.keys() - stay
+        candidates = [
+            node_id
+            for node_id in (*there, *sorted(stay & owners.keys() - there.keys()))
+            if node_id in owners or view.nodes[node_id].master in leaving or there[node_id].is_blank
+        ]
+        current = {node_id: view.nodes[node_id].master for node_id in candidates}
+        return choose_masters(candidates, self.resource.masters, self._hosts(candidates), owners, current)
+
+    @cached_property
+    def _heads(self) -> Mapping[str, str]:
+        """By the id of each present primary, the id of the one that is to be in its place: itself, or its replica."""
+        return {self.view.nodes[master].master or master: master for master in self.primaries}
+
+    @cached_property
+    def pairs(self) -> Mapping[str, str]:
+        """Id of the primary that each replica is to have: on another host, evenly spread, with the fewest changes.
+
+        A node that does not answer and may come back keeps its primary: a restart is no reason for a full sync.
+        """
+        view, leading = self.view, self.primaries
+        away = [
+            node.id
+            for node in view.members
+            if not node.answers and node.is_replica and not self.lost(node.id) and not self.is_dismissed(node.id)
+        ]
+        following = [
+            node_id for node_id in (*self.members, *away) if node_id not in leading and not view.slots_of(node_id)
+        ]
+        current = {
+            node_id: self._heads.get(master, master) for node_id in following if (master := view.nodes[node_id].master)
+        }
+        return pair(leading, following, self._hosts((*leading, *following)), current)
+
+    @cached_property
+    def changed_pairs(self) -> Mapping[str, str]:
+        """The part of `pairs` that has yet to come about, of replicas and primaries that answer."""
+        view = self.view
+        return {
+            node_id: master
+            for node_id, master in self.pairs.items()
+            if node_id in self.reachable
+            and view.nodes[master].answers
+            and self._heads.get(view.nodes[node_id].master, view.nodes[node_id].master) != master
+        }
+
+    def _hosts(self, ids: Sequence[str]) -> Mapping[str, str]:
+        return {node_id: place.host for node_id in ids if (place := self.place_of(node_id))}
+
+    def successor(self, node_id: str) -> str:
+        """Return the id of the primary that a node is, or that took its place; empty if there is none."""
+        view = self.view
+        node = view.nodes.get(node_id)
+        if node is not None and node.answers:
+            return node.master or node_id
+        for known, place in self.recorded.items():
+            replica = view.nodes.get(known)
+            if (
+                place.recorded
+                and place.recorded.master == node_id
+                and replica
+                and replica.answers
+                and replica.is_master
+            ):
+                return known
+        return node_id if node is not None and not self.lost(node_id) else ""
+
+    # Slots.
+
+    @cached_property
+    def pending_assignments(self) -> tuple[Move, ...]:
+        """What is left of the recorded assignments; the successor of a failed primary receives its slots."""
+        if self.resource.spec.update_strategy.type == "AutoReceive":
+            return ()
+        known = [(move, self.successor(move.target)) for move in self.resource.recorded_assigned]
+        return remaining([Move(move.source, heir, move.slots) for move, heir in known if heir], self.view.owned)
+
+    @cached_property
+    def slot_plan(self) -> SlotPlan:
+        """The moves that are left until every slot is where it is to be."""
+        owned = self.view.owned
+        try:
+            if self.resource.spec.update_strategy.type == "AutoReceive":
+                return SlotPlan(balanced(owned, self.primaries))
+            assignments = self._assignments()
+        except (CannotAssign, CannotMove) as refusal:
+            return SlotPlan(assignments=self.pending_assignments, refusal=refusal)
+        try:
+            return SlotPlan((*assignments, *drained(moved(owned, assignments), self.primaries)), assignments)
+        except CannotMove as refusal:
+            return SlotPlan(assignments=assignments, refusal=refusal)
+
+    def _assignments(self) -> tuple[Move, ...]:
+        """What new primaries have yet to receive by hand: what is recorded, and what is new.
+
+        An assignment that was carried out is dropped, so that what a primary gives away later is not given back to it.
+
+        Raises:
+            CannotAssign: the spec cannot be followed to the letter.
+        """
+        before = self.pending_assignments
+        if self.awaited:  # another node may yet be a better primary, and one with an assignment stays a primary
+            return before
+        owned = moved(self.view.owned, before)
+        new = [node_id for node_id in self.primaries if not owned.get(node_id, Slots())]
+        return (*before, *(assigned(owned, self.resource.spec.update_strategy.strategies, new) if new else ()))

@@ -1,0 +1,112 @@
+"""The lifecycles in a RedisCluster that can lose data: of a node, and of a hash slot that moves key by key. Pure.
+
+A node is classified by `Assessment.node_state`, a slot by `migration.key_by_key`; both take every dangerous transition
+from the table, so that an illegal one raises instead of being sent.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from shared.status.lifecycle import Lifecycle
+
+
+class NodeState(Enum):
+    """What a node is to the cluster."""
+
+    NEW = "new: not a member, and holds nothing"
+    EMPTY = "empty member: no slot, no key, no primary"
+    REPLICA = "replica"
+    PRIMARY = "primary: owns slots"
+    STRANDED = "holds keys, and owns no slot"
+    LOST_PRIMARY = "primary whose data is lost by evidence"
+    GONE = "gone for good, and holds nothing that counts"
+    FORGOTTEN = "forgotten by all members"
+
+
+class NodeEvent(Enum):
+    """What happens to a node."""
+
+    MEET = "CLUSTER MEET"
+    REPLICATE = "CLUSTER REPLICATE"
+    RECEIVE_SLOTS = "receive slots"
+    GIVE_LAST_SLOT = "give away the last slot"
+    FAIL_OVER = "take over from its primary"
+    STEP_DOWN = "a replica of it took over"
+    RECREATE = "recreate with an empty volume"
+    LOSE_DATA = "lose its volume"
+    REMOVE = "scale down, or lose its volume"
+    REPLACE = "a replica is elected in its place"
+    GIVE_UP = "a person confirms the loss (spec.recovery)"
+    FORGET = "CLUSTER FORGET"
+
+
+NODE = Lifecycle(
+    "redis node",
+    NodeState.NEW,
+    {
+        NodeState.NEW: {NodeEvent.MEET: NodeState.EMPTY},
+        NodeState.EMPTY: {
+            NodeEvent.REPLICATE: NodeState.REPLICA,
+            NodeEvent.RECEIVE_SLOTS: NodeState.PRIMARY,
+            NodeEvent.REMOVE: NodeState.GONE,
+        },
+        NodeState.REPLICA: {
+            NodeEvent.REPLICATE: NodeState.REPLICA,
+            NodeEvent.FAIL_OVER: NodeState.PRIMARY,
+            NodeEvent.RECREATE: NodeState.NEW,
+            NodeEvent.REMOVE: NodeState.GONE,
+        },
+        NodeState.PRIMARY: {
+            NodeEvent.RECEIVE_SLOTS: NodeState.PRIMARY,
+            NodeEvent.GIVE_LAST_SLOT: NodeState.EMPTY,
+            NodeEvent.STEP_DOWN: NodeState.REPLICA,
+            NodeEvent.LOSE_DATA: NodeState.LOST_PRIMARY,
+        },
+        NodeState.STRANDED: {NodeEvent.RECREATE: NodeState.NEW},
+        NodeState.LOST_PRIMARY: {
+            NodeEvent.REPLACE: NodeState.GONE,
+            NodeEvent.GIVE_UP: NodeState.FORGOTTEN,
+        },
+        NodeState.GONE: {NodeEvent.FORGET: NodeState.FORGOTTEN},
+        NodeState.FORGOTTEN: {},
+    },
+)
+
+
+class SlotState(Enum):
+    """How far a hash slot is on its way from a source to a target."""
+
+    OWNED = "owned by one node, and closed"
+    IMPORTING = "importing at the target"
+    MIGRATING = "migrating at the source alone"
+    OPEN = "open at both ends"
+    EMPTY = "open, and the source has no key of it"
+    HANDED_OVER = "owned by the target, and the source does not know it"
+
+
+class SlotEvent(Enum):
+    """What is done to a hash slot."""
+
+    IMPORT = "SETSLOT IMPORTING at the target"
+    MIGRATE = "SETSLOT MIGRATING at the source"
+    MOVE_LAST_KEY = "GETKEYSINSLOT at the source lists no key"
+    ASSIGN_AT_TARGET = "SETSLOT NODE at the target"
+    ASSIGN_AT_SOURCE = "SETSLOT NODE at the source"
+
+
+SLOT = Lifecycle(
+    "redis hash slot",
+    SlotState.OWNED,
+    {
+        SlotState.OWNED: {SlotEvent.IMPORT: SlotState.IMPORTING},
+        SlotState.IMPORTING: {SlotEvent.MIGRATE: SlotState.OPEN},
+        SlotState.MIGRATING: {SlotEvent.IMPORT: SlotState.OPEN},
+        SlotState.OPEN: {SlotEvent.MOVE_LAST_KEY: SlotState.EMPTY},
+        SlotState.EMPTY: {SlotEvent.ASSIGN_AT_TARGET: SlotState.HANDED_OVER},
+        SlotState.HANDED_OVER: {SlotEvent.ASSIGN_AT_SOURCE: SlotState.OWNED},
+    },
+)
+
+LIFECYCLES = (NODE, SLOT)
+"""Those whose diagrams stand in docs/architecture.md."""

@@ -1,0 +1,65 @@
+"""Replaces primaries that lost their data, where no election does. Pure.
+
+A primary that merely does not answer is replaced by the nodes' own election, once a majority finds that it has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.client.commands import FailOver
+from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.steps.waiting import FAILOVER_SECONDS, GOSSIP_SECONDS
+from operators.redis.topology.cluster_view import Seen
+from shared.runtime.plan import PASS, Step
+
+TAKING_OVER = "TakingOver"
+
+
+def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Replace a primary that lost its data by the replica that has most of it."""
+    if not resource.formed:
+        return PASS
+    lost = [master for master in seen.view.masters if seen.lost(master.id)]
+    for master in lost:
+        if heirs := _heirs(seen, master):
+            return _replace(seen, master, heirs[0], len(lost))
+    return PASS
+
+
+def _heirs(seen: Assessment, master: Seen) -> Sequence[Seen]:
+    """Replicas that once had all of the primary's data, and whose pods stay; the one that has most first."""
+    return [
+        heir
+        for heir in seen.view.heirs(master.id)
+        if seen.has_data_of(heir.id, master.id) and not seen.reachable[heir.id].leaving
+    ]
+
+
+def _replace(seen: Assessment, master: Seen, heir: Seen, lost: int) -> Step:
+    """Let the heir take over, once every replica that may have more has reported."""
+    view = seen.view
+    told = f"{master.name} has lost its data, and owns {len(view.slots_of(master.id))} slots"
+    if awaited := [copy for copy in view.replicas_of(master.id) if not copy.answers and _may_answer(seen, copy)]:
+        names = ", ".join(copy.name for copy in awaited)
+        message = f"{told}. Before a replica takes its place, {names} may tell how much it has."
+        return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
+    # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
+    # primary is left that could vote otherwise.
+    mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.masters) - lost >= view.majority else "TAKEOVER"
+    NODE.after(seen.node_state(heir.id), NodeEvent.FAIL_OVER)
+    call = FailOver(seen.secrets.access, seen.at(heir.id), heir.id, mode)
+    message = f"{told}: {heir.name} takes its place."
+    return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
+
+
+def _may_answer(seen: Assessment, copy: Seen) -> bool:
+    """Whether an unreachable replica is about to answer: its pod starts, and nothing is wrong with it."""
+    place = seen.place_of(copy.id)
+    if place is None or place.pod is None or seen.lost(copy.id):
+        return False
+    return not place.leaving and not place.pod.trouble
