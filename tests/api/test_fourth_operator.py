@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from e2e.cluster.network import free_ports
 
 from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Obj
@@ -50,8 +50,8 @@ GENERATED = {
 
 OVER_THE_SKELETON = REPOSITORY / "tests/fourth_operator"
 LINTS = (
-    (".venv/bin/ruff", "check", "operators", "tests/unit/greeter", "tools"),
-    (".venv/bin/ruff", "format", "--check", "operators", "tests/unit/greeter"),
+    (".venv/bin/ruff", "check", "operators/greeter", "tests/unit/greeter"),
+    (".venv/bin/ruff", "format", "--check", "operators/greeter", "tests/unit/greeter"),
     (".venv/bin/mypy", "operators/greeter", "tests/unit/greeter"),
     (".venv/bin/lint-imports",),
 )
@@ -68,6 +68,8 @@ class Tree:
             if (REPOSITORY / name).is_file():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(REPOSITORY / name, path / name)
+        if (REPOSITORY / ".mypy_cache").exists():
+            shutil.copytree(REPOSITORY / ".mypy_cache", path / ".mypy_cache")
         (path / ".venv").symlink_to((REPOSITORY / ".venv").resolve())
         (path / ".git").mkdir()
         self("git", "init", "--quiet")
