@@ -1,4 +1,4 @@
-"""What to do next about a Greeter, and what to report. Pure."""
+"""What to do next about a Greeter: the steps, in order."""
 
 from __future__ import annotations
 
@@ -6,49 +6,40 @@ import dataclasses
 from datetime import datetime
 from functools import partial
 
-from operators.greeter.api.resource import Greeter
+from operators.greeter.api.resource import Greeter, validate
 from operators.greeter.objects import config_map
 from operators.greeter.observe import Observed
+from operators.greeter.settings import Settings
+from operators.greeter.steps import serving, text
 from operators.greeter.steps.serving import keep_servers, keep_service, wait_until_available
-from operators.greeter.steps.text import keep_config_map, pause, reject_invalid_spec, wait_until_written
+from operators.greeter.steps.text import keep_config_map, wait_until_written
 from shared.kubernetes.kinds import Obj
-from shared.runtime.plan import Plan, StepOf, follow
-from shared.status.verdict import Progress
-
-_PHASES = {Progress.DONE: "Running", Progress.PAUSED: "Paused", Progress.BLOCKED: "Failed"}
+from shared.runtime.plan import StepOf
+from shared.status.verdict import Verdict
+from shared.steps import planner
+from shared.steps.planner import as_observed, pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planner:
-    """Plans with what the operator's options give.
-
-    Attributes:
-        operator: the operator's name, which its objects bear.
-        image_repository: of the servers' image.
-    """
-
-    operator: str
-    image_repository: str
-
-    def plan(self, resource: Greeter, observed: Observed, now: datetime) -> Plan:
-        """Follow the steps; return what they want done, and the status that tells it."""
-        actions, verdict, requeue = follow(self._steps(), resource, observed, now)
-        if verdict.done:
-            message = f"{observed.ready_replicas} of {resource.spec.replicas} servers are ready."
-            verdict = dataclasses.replace(verdict, message=message)
-        phase = _PHASES.get(verdict.progress, "Creating")
-        status: Obj = {"phase": phase, "readyReplicas": observed.ready_replicas}
-        if observed.config_map is not None:
-            status["configMap"] = config_map.name(resource)
-        return Plan(actions, verdict, status, requeue)
+class Planner(planner.Planner[Greeter, Observed, Observed, Settings]):
+    """Plans with what the operator's options give."""
 
     def _steps(self) -> tuple[StepOf[Greeter, Observed], ...]:
         return (
-            pause,  # spec.paused: report only
-            reject_invalid_spec,  # the same rules as admission
-            partial(keep_config_map, self.operator),
-            partial(keep_service, self.operator),
-            partial(keep_servers, self.operator, self.image_repository),
+            partial(pause, "paused"),  # maintenance: report only
+            partial(reject_invalid_spec, validate),  # the same rules as at admission
+            partial(keep_config_map, self.settings),
+            partial(keep_service, self.settings),  # a name before the servers that it stands for
+            partial(keep_servers, self.settings),
             wait_until_written,
             wait_until_available,
         )
+
+    _assess = staticmethod(as_observed)
+    _phase = staticmethod(text.phase)
+    _summary = staticmethod(serving.summary)
+    _serves_all = staticmethod(serving.all_serve)
+
+    def _status(self, resource: Greeter, observed: Observed, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
+        name = {} if observed.config_map is None else {"configMap": config_map.name(resource)}
+        return {"phase": phase, "readyReplicas": observed.ready_replicas, **name}

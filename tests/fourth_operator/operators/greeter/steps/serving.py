@@ -1,4 +1,4 @@
-"""The steps around the servers. Each answers one question. Pure."""
+"""Steps around the servers. Each answers one question. Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from operators.greeter.api.resource import Greeter
 from operators.greeter.objects import web_server
 from operators.greeter.objects.config_map import owner
 from operators.greeter.observe import Observed
+from operators.greeter.settings import Settings
 from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
 from shared.runtime.plan import PASS, Apply, Step
+from shared.status.phases import CREATING
 
 
-def keep_service(operator: str, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
-    """Keep a name before the servers that it stands for."""
-    return Step.do(Apply(SERVICE, web_server.service(resource, owner(resource, operator))))
+def keep_service(settings: Settings, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
+    """Keep the Service as the spec says."""
+    return Step.do(Apply(SERVICE, web_server.service(resource, owner(resource, settings.operator))))
 
 
-def keep_servers(operator: str, image_repository: str, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
+def keep_servers(settings: Settings, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
     """Keep the Deployment as the spec says."""
-    made = web_server.deployment(resource, owner(resource, operator), image_repository)
-    return Step.do(Apply(DEPLOYMENT, made))
+    own = owner(resource, settings.operator)
+    return Step.do(Apply(DEPLOYMENT, web_server.deployment(resource, own, settings.image_repository)))
 
 
 def wait_until_available(resource: Greeter, observed: Observed, _now: datetime) -> Step:
     """Wait until all servers are ready."""
-    if observed.deployment is not None and observed.ready_replicas == resource.spec.replicas:
-        return PASS
-    return Step.progressing("Creating", f"{observed.ready_replicas} of {resource.spec.replicas} servers are ready.")
+    return PASS if all_serve(resource, observed) else Step.progressing(CREATING, summary(resource, observed))
+
+
+def all_serve(resource: Greeter, observed: Observed) -> bool:
+    return observed.deployment is not None and observed.ready_replicas == resource.spec.replicas
+
+
+def summary(resource: Greeter, observed: Observed) -> str:
+    return f"{observed.ready_replicas} of {resource.spec.replicas} servers are ready."

@@ -8,10 +8,12 @@ from typing import Any
 from operators.greeter.api.resource import API, Greeter
 from operators.greeter.observe import Observed
 from operators.greeter.plan import Planner
+from operators.greeter.settings import Settings
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TEXT = {"data": {"text": "hello"}}
 
 
@@ -22,7 +24,7 @@ def deployment(ready: int, observed: int = 1) -> Obj:
 def plan(observed: Observed, **spec: Any) -> Plan:
     metadata = {"name": "a", "namespace": "default", "uid": "1", "generation": 1}
     obj = {"apiVersion": API.kind.api_version, "kind": API.kind.name, "metadata": metadata, "spec": spec}
-    return Planner("greeter-operator", "nginx").plan(Greeter.parse(obj), observed, datetime(2026, 1, 1, tzinfo=UTC))
+    return Planner(Settings("greeter-operator", "nginx")).plan(Greeter.parse(obj), observed, NOW)
 
 
 def test_it_applies_the_text_before_the_servers_that_show_it() -> None:
