@@ -117,20 +117,8 @@ format: .venv ## Put the code into shape
 ##@ Generated files
 
 GENERATED := .
-A_FILE_A_CRD = function end() {if (plural) printf "%s", text > (crds "/" plural ".yaml"); text = plural = ""} \
-               /^---$$/ {end(); next} {text = text $$0 "\n"} /^    plural: / {plural = $$2} END {end()}
-manifests: .venv ## Write CRDs and their reference pages from each api.py, what charts can be told, dashboards
-	@for operator in $(OPERATORS); do \
-	    crds=$(GENERATED)/charts/$$operator-operator/files/crds; \
-	    mkdir -p $$crds $(GENERATED)/docs/reference; \
-	    crd=$$($(PYTHON) -m operators.$$operator crd); \
-	    printf '%s\n' "$$crd" | awk -v crds=$$crds '$(A_FILE_A_CRD)'; \
-	    $(PYTHON) -m operators.$$operator reference > $(GENERATED)/docs/reference/$$operator.md; \
-	done
-	@$(PYTHON) -m charts.values $(GENERATED)
-	@$(PYTHON) -m dashboards $(GENERATED)
-	@$(PYTHON) -m dashboards.rules $(GENERATED)
-	@$(PYTHON) -m docs $(GENERATED)
+manifests: .venv ## Write CRDs and their reference pages, what charts can be told, dashboards and rules
+	@$(PYTHON) -m tools.manifests $(GENERATED)
 
 charts: .venv ## Bring the charts' dependencies (all of this repository) into place
 	@for chart in $(OPERATORS:%=charts/%-operator) charts/platform; do \

@@ -19,7 +19,7 @@ CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
 PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
 """Keys of a Secret with a password."""
 
-AGAIN = 15.0
+SECRETS_RETRY_SECONDS = 15.0
 """Seconds after which Secrets that nobody can run with are read again: no watch tells of them."""
 
 

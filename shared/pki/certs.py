@@ -11,10 +11,11 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -57,6 +58,29 @@ class Certificate:
     def is_named(self) -> bool:
         """Whether it bears a common name."""
         return _COMMON_NAME in self.subject
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """A certificate that can be used, and its key."""
+
+    pair: Pair = field(repr=False)
+    certificate: Certificate
+
+
+@lru_cache(maxsize=1024)  # the same few are read again and again
+def usable(pair: Pair) -> IssuedCertificate | None:
+    """A certificate that can be served with; None if it cannot be."""
+    try:
+        server_context(pair)
+        return IssuedCertificate(pair, read(pair.certificate)[0])
+    except ValueError:
+        return None
+
+
+def joined(certificates: Iterable[Certificate]) -> str:
+    """Certificates as one PEM text."""
+    return "".join(f"{certificate.pem.strip()}\n" for certificate in certificates)
 
 
 def read(text: str) -> tuple[Certificate, ...]:

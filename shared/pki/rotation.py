@@ -1,93 +1,182 @@
-"""When which certificate is made anew, and who signs it. Pure.
+"""Decides when authorities and certificates are replaced, and who signs. Pure.
 
-A serving certificate is signed by an authority of ours, whose certificate clients are told to trust: the bundle. What
-makes a rotation harmless:
+One engine rotates the certificate that an operator serves with, and the certificates of databases. stores.py says how
+each is kept; a policy says how long things live.
 
-- Clients learn of an authority before anything that it signed is served. A new authority first only stands in the
-  bundle, before the old ones; once clients were seen to have it for a while (`settling`), it signs.
-- An authority that has a successor signs no more, and its key is gone; it stays in the bundle until it ends, and it
-  outlives all that it signed. So whoever still serves an older certificate is trusted as before.
-- Everything is renewed when two thirds of its life are over. What is left is much more than anybody's time between two
-  looks (`pause`), so that every replica takes up the new before the old ends.
+A certificate is replaced after two thirds of its life. Its servers take up the new one without a restart.
+
+An authority has a successor after two thirds of its life. The order of events (`AUTHORITY`) makes that harmless:
+
+| event | effect |
+|---|---|
+| introduce | the successor is added to the trust bundle; it signs nothing yet |
+| promote | every server and client trusts it: it signs from now on, and the key of its predecessor is deleted |
+| forget | the predecessor has ended and leaves the trust bundle; it outlived everything that it signed |
+
+An authority whose key is lost gets a successor, too. Until that one is promoted, it signs only what is missing: a
+certificate that nobody trusts yet is better than none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import enum
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import Enum
 
-from shared.pki.certs import Certificate, Pair
+from shared.pki.certs import Certificate, IssuedCertificate, Pair
+from shared.status.lifecycle import Lifecycle
 
 LIFETIME = timedelta(days=90)
-"""How long a serving certificate is valid where nobody says otherwise."""
+"""How long a certificate is valid by default."""
 
-LIVES = 4
-"""An authority's life, in lives of what it signs: 3/4 before it is succeeded, and the rest for its last certificate."""
-
-DUE = 2 / 3
-"""The part of a life after which a certificate is renewed."""
+RENEWAL_FRACTION = 2 / 3
+"""The fraction of a life after which a certificate or an authority is replaced."""
 
 BACKDATED = timedelta(minutes=5)
-"""How far a certificate reaches back: a client's clock may be behind."""
+"""How far a certificate reaches back: the clock of a client may be behind."""
 
-LONGEST_PAUSE = timedelta(seconds=600)
-"""Between two looks at most, and until clients count as told: API servers hear of a change at once, others poll."""
-
-SHORTEST_PAUSE = timedelta(seconds=0.2)
-
-PAUSES = 20
-"""Pauses in what is left of a certificate's life."""
-
-
-class RotationStep(Enum):
-    """What is made next."""
-
-    KEEP = "nothing"
-    RENEW = "a serving certificate, by the newest authority"
-    SUCCEED = "an authority that only stands in the bundle yet, and a last serving certificate by the one before it"
-    BEGIN = "an authority, and a serving certificate by it"
+SETTLINGS_PER_LIFE = 20
+"""Settling times in the life of a certificate, at least."""
 
 
 @dataclass(frozen=True, slots=True)
-class SharedCertificates:
-    """The certificates that the replicas share.
+class RotationPolicy:
+    """How long things live.
 
     Attributes:
-        authorities: the bundle; the newest comes first, and it alone has its key.
-        key: the newest authority's key.
-        serving: what is served; None where it is missing or cannot be used.
-        serving_key: its key.
+        authority_lives: an authority's life, in lives of the certificates that it signs.
+        longest_settling: what clients get at most to learn of a new authority before it signs.
+        life: how long a certificate is valid.
     """
 
-    authorities: tuple[Certificate, ...]
-    key: str = field(repr=False)
-    serving: Certificate | None
-    serving_key: str = field(repr=False)
+    authority_lives: int
+    longest_settling: timedelta
+    life: timedelta = LIFETIME
 
-    @property
-    def newest(self) -> Certificate:
-        return self.authorities[0]
+    def settling(self, life: timedelta) -> timedelta:
+        """How long clients get to learn of a new authority, if certificates live for `life`."""
+        return min(self.longest_settling, life / SETTLINGS_PER_LIFE)
 
-    @property
-    def bundle(self) -> str:
-        """What clients are to trust, as PEM."""
-        return _joined(authority.pem for authority in self.authorities)
+    def authority_ends(self, now: datetime) -> datetime:
+        """When an authority that is made now ends."""
+        return now + self.authority_lives * self.life
+
+    def order_authority(self, name: str, now: datetime) -> CertificateOrder:
+        """Order an authority, and nothing that it signs."""
+        return CertificateOrder(name, (), now - BACKDATED, None, None, self.authority_ends(now))
+
+    def order_certificate(
+        self, name: str, hosts: tuple[str, ...], signer: Authority | None, now: datetime, *, client: bool = False
+    ) -> CertificateOrder:
+        """Order a certificate, which never outlives its signer; None for an authority that is ordered with it."""
+        ends = min(now + self.life, signer.certificate.ends) if signer else now + self.life
+        return CertificateOrder(name, hosts, now - BACKDATED, ends, signer.pair if signer else None, None, client)
+
+
+SERVING = RotationPolicy(authority_lives=4, longest_settling=timedelta(seconds=600))
+"""For the operator's own certificate. API servers learn of a changed caBundle at once; others poll."""
+
+DATABASES = RotationPolicy(authority_lives=20, longest_settling=timedelta(days=1))
+"""For databases, whose servers may have to restart for a new authority: with certificates of 90 days, every three
+years. A mounted Secret is updated within two minutes, but not every client reads files again at once."""
+
+
+class AuthorityState(enum.Enum):
+    """Where an authority is in its life."""
+
+    MISSING = "not made yet"
+    INTRODUCED = "trusted, does not sign yet"
+    SIGNING = "signs"
+    RETIRED = "trusted, signs no longer"
+    FORGOTTEN = "no longer trusted"
+
+
+class AuthorityEvent(enum.Enum):
+    """What happens to an authority."""
+
+    BEGIN = "made where no authority is trusted yet"
+    INTRODUCE = "made beside a trusted authority"
+    PROMOTE = "every server and client trusts it"
+    RETIRE = "its key is deleted or lost"
+    FORGET = "it has ended"
+
+
+AUTHORITY = Lifecycle(
+    "certificate authority",
+    AuthorityState.MISSING,
+    {
+        AuthorityState.MISSING: {
+            AuthorityEvent.BEGIN: AuthorityState.SIGNING,
+            AuthorityEvent.INTRODUCE: AuthorityState.INTRODUCED,
+        },
+        AuthorityState.INTRODUCED: {
+            AuthorityEvent.PROMOTE: AuthorityState.SIGNING,
+            AuthorityEvent.RETIRE: AuthorityState.RETIRED,
+            AuthorityEvent.FORGET: AuthorityState.FORGOTTEN,
+        },
+        AuthorityState.SIGNING: {
+            AuthorityEvent.RETIRE: AuthorityState.RETIRED,
+            AuthorityEvent.FORGET: AuthorityState.FORGOTTEN,
+        },
+        AuthorityState.RETIRED: {AuthorityEvent.FORGET: AuthorityState.FORGOTTEN},
+        AuthorityState.FORGOTTEN: {},
+    },
+)
+
+LIFECYCLES = (AUTHORITY,)
+"""The lifecycles of this module; the diagrams in docs/architecture.md are generated from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRequest:
+    """A certificate that a database needs; its holder may be a client.
+
+    Attributes:
+        secret: name of its Secret.
+        name: common name, for people; empty for none.
+        hosts: names and addresses that it serves; none for one that is a client's alone.
+        uri: a name for cert-manager, which requires one, if there is no other.
+    """
+
+    secret: str
+    name: str
+    hosts: tuple[str, ...] = ()
+    uri: str = ""
+
+
+def in_domains(host: str) -> tuple[str, str]:
+    """A name as a pod may say it, whose search list completes it; and with the domain that most clusters have."""
+    return host, f"{host}.cluster.local"
+
+
+def server_hosts(name: str, namespace: str, service: str) -> tuple[str, ...]:
+    """By what names clients know the servers of a resource.
+
+    Args:
+        name: of the headless Service, which is the resource's.
+        service: of the Service for clients.
+    """
+    return (
+        *in_domains(f"*.{name}.{namespace}.svc"),
+        *in_domains(f"{name}.{namespace}.svc"),
+        *in_domains(f"{service}.{namespace}.svc"),
+        *(f"{service}.{namespace}", service),
+        *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it, and exporters
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateOrder:
-    """What authority.py is to make.
+    """What ca.py is to make.
 
     Attributes:
-        name: common name; of an authority, with something that tells it from others.
-        hosts: what the serving certificate is for; none for one that is a client's alone.
+        name: common name; an authority's is extended by a suffix that tells it from others.
+        hosts: what the certificate serves; none for one that is a client's alone.
         begins: when what is made begins to be valid.
-        ends: when the serving certificate ends; None if none is to be made.
+        ends: when the certificate ends; None if none is to be made.
         signer: who signs it; None for the new authority.
         authority_ends: when the new authority ends; None if none is to be made.
-        client: whether the serving certificate may be a client's, too.
+        client: whether the certificate may be a client's, too.
     """
 
     name: str
@@ -101,107 +190,178 @@ class CertificateOrder:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What authority.py made: as much of it as was ordered."""
+    """What ca.py made: as much of it as was ordered."""
 
     serving: Pair | None = field(repr=False)
     authority: Pair | None = field(repr=False)
 
 
-def decide(
-    held: SharedCertificates | None,
-    now: datetime,
-    *,
-    hosts: frozenset[str],
-    trusted: datetime | None,
-    lost: bool = False,
-) -> tuple[RotationStep, str]:
-    """What is to be made now, and why.
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """An authority that is trusted.
+
+    Attributes:
+        pair: its certificate and key; None once the key is deleted or lost.
+    """
+
+    state: AuthorityState
+    certificate: Certificate
+    pair: Pair | None = field(default=None, repr=False)
+
+    def after(self, event: AuthorityEvent) -> Authority:
+        """What it becomes by a legal event."""
+        state = AUTHORITY.after(self.state, event)
+        return replace(self, state=state, pair=self.pair if state is AuthorityState.SIGNING else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Authorities:
+    """The authorities that servers and clients are to trust, the newest first."""
+
+    held: tuple[Authority, ...] = ()
+
+    @property
+    def signer(self) -> Authority | None:
+        return self._only(AuthorityState.SIGNING)
+
+    @property
+    def successor(self) -> Authority | None:
+        return self._only(AuthorityState.INTRODUCED)
+
+    @property
+    def former(self) -> tuple[Certificate, ...]:
+        return tuple(each.certificate for each in self.held if each.state is AuthorityState.RETIRED)
+
+    @property
+    def trusted(self) -> tuple[Certificate, ...]:
+        return tuple(each.certificate for each in self.held)
+
+    def usable(self, now: datetime) -> Authorities:
+        """Those that have not ended; the others are forgotten."""
+        return Authorities(tuple(each for each in self.held if each.certificate.ends > now))
+
+    def promoted(self) -> Authorities:
+        """Those that are trusted once the successor signs, and its predecessor is retired."""
+        events = {AuthorityState.INTRODUCED: AuthorityEvent.PROMOTE, AuthorityState.SIGNING: AuthorityEvent.RETIRE}
+        return Authorities(
+            tuple(each.after(events[each.state]) if each.state in events else each for each in self.held)
+        )
+
+    def _only(self, state: AuthorityState) -> Authority | None:
+        return next((each for each in self.held if each.state is state), None)
+
+
+def next_event(
+    authorities: Authorities, now: datetime, *, informed: bool, lost: bool = False
+) -> tuple[AuthorityEvent | None, str]:
+    """What is to happen to an authority now, and why; None for nothing.
 
     Args:
-        held: what the replicas share; None if there is nothing that could be used.
-        hosts: what must be served.
-        trusted: since when all clients were seen to have the newest authority; None if they have not.
-        lost: what they shared is gone, and `held` is what this replica remembers of it.
+        informed: whether every server and client trusts the successor, and had time to.
+        lost: whether the keys that are held were deleted from their store.
     """
-    if held is None:
-        return RotationStep.BEGIN, "there are no certificates yet"
-    if held.newest.ends <= now:
-        return RotationStep.BEGIN, "the authority has ended"
-    serving = held.serving
-    if serving is None:
-        return RotationStep.RENEW, "the serving certificate is missing, or its key is another's"
-    if serving.ends <= now:
-        return RotationStep.RENEW, "the serving certificate has ended"
-    if serving.issuer not in {authority.subject for authority in held.authorities}:
-        return RotationStep.RENEW, "the serving certificate was signed by somebody else"
-    if missing := hosts - serving.hosts:
-        return RotationStep.RENEW, f"the serving certificate is not for {', '.join(sorted(missing))}"
+    usable = authorities.usable(now)
+    if usable.signer is None and usable.successor is None:
+        if usable.former:
+            return AuthorityEvent.INTRODUCE, "the authority is gone, and gets a successor"
+        return AuthorityEvent.BEGIN, "there is no authority yet"
     if lost:
-        return RotationStep.SUCCEED, "what the replicas shared is gone"
-    if due(held.newest) <= now:
-        return RotationStep.SUCCEED, "two thirds of the authority's life are over"
-    if serving.issuer != held.newest.subject:
-        if trusted is not None and now - trusted >= settling(serving):
-            return RotationStep.RENEW, "clients have come to know the new authority"
-        return RotationStep.KEEP, "clients are to know the new authority first"
-    if due(serving) <= now:
-        return RotationStep.RENEW, "two thirds of the serving certificate's life are over"
-    return RotationStep.KEEP, "nothing is due"
+        return AuthorityEvent.INTRODUCE, "what the replicas shared is gone"
+    if usable.successor is not None and informed:
+        return AuthorityEvent.PROMOTE, "the new authority is known, and signs from now on"
+    if usable.signer is not None and usable.successor is None and due(usable.signer.certificate) <= now:
+        return AuthorityEvent.INTRODUCE, "two thirds of the authority's life are over, and it gets a successor"
+    if usable != authorities:
+        return AuthorityEvent.FORGET, "an authority has ended"
+    return None, ""
 
 
-def order(
-    step: RotationStep,
-    held: SharedCertificates | None,
+def why_replaced(certificate: Certificate | None, signer: Authority | None, now: datetime, *, fits: bool = True) -> str:
+    """Why a certificate is replaced; empty if it is not.
+
+    Args:
+        certificate: None if there is none that can be used.
+        signer: None where only a successor could sign, which nobody may trust yet: then only what cannot be used is
+            replaced.
+        fits: whether it is for the right names.
+    """
+    if certificate is None:
+        return "there is none that can be used"
+    if certificate.ends <= now:
+        return "it has ended"
+    if signer is None:
+        return ""
+    if certificate.issuer != signer.certificate.subject:
+        return "another authority signs now"
+    if not fits:
+        return "it is for other names"
+    return "two thirds of its life are over" if due(certificate) <= now else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCertificates:
+    """The certificates that an operator's replicas share; no key but the newest authority's is kept.
+
+    Attributes:
+        serving: what is served; None where it is missing or cannot be used.
+    """
+
+    authorities: Authorities = field(default_factory=Authorities)
+    serving: IssuedCertificate | None = None
+
+    @property
+    def newest(self) -> Certificate:
+        return self.authorities.trusted[0]
+
+    def serves(self, hosts: frozenset[str]) -> Certificate | None:
+        """The serving certificate, if clients that trust these authorities take it for these hosts."""
+        found = self.serving.certificate if self.serving else None
+        issuers = {authority.subject for authority in self.authorities.trusted}
+        return found if found and found.issuer in issuers and hosts <= found.hosts else None
+
+
+def next_order(
+    held: SharedCertificates,
     now: datetime,
+    policy: RotationPolicy,
     *,
     name: str,
     hosts: frozenset[str],
-    life: timedelta,
-) -> CertificateOrder:
-    """What a step asks to be made; nothing that is signed outlives who signs it."""
-    begins, authority_ends = now - BACKDATED, None if step is RotationStep.RENEW else now + LIVES * life
-    if step is RotationStep.BEGIN or held is None:
-        signer, ends = None, now + life
-    else:
-        signer, ends = Pair(held.newest.pem, held.key), min(now + life, held.newest.ends)
-    return CertificateOrder(name, tuple(sorted(hosts)), begins, ends, signer, authority_ends)
+    trusted: datetime | None,
+    lost: bool = False,
+) -> tuple[CertificateOrder | None, str]:
+    """What the replicas are to make now, in one write, and why; None for nothing.
 
-
-def shared(made: Made, held: SharedCertificates | None, now: datetime) -> Mapping[str, str]:
-    """What the replicas share after something was made, by file name; authorities that ended are left out.
+    An authority that gets a successor signs a last certificate in the same write, for its key is then deleted.
 
     Args:
-        made: a serving certificate, and an authority if one was ordered.
+        hosts: what must be served.
+        trusted: since when all clients were seen to trust the newest authority; None if they do not.
+        lost: what the replicas shared is gone, and `held` is what this replica remembers of it.
     """
-    assert made.serving is not None
-    before = [authority.pem for authority in held.authorities if authority.ends > now] if held else []
-    key = held.key if held else ""
-    if made.authority is not None:
-        before, key = [made.authority.certificate, *before], made.authority.key
-    return {"ca.crt": _joined(before), "ca.key": key, "tls.crt": made.serving.certificate, "tls.key": made.serving.key}
+    authorities, serving = held.authorities.usable(now), held.serves(hosts)
+    informed = serving is not None and trusted is not None and now - trusted >= policy.settling(life_of(serving))
+    event, why = next_event(authorities, now, informed=informed, lost=lost)
+    if event is AuthorityEvent.PROMOTE:
+        authorities = authorities.promoted()
+    signer = authorities.signer
+    cause = why_replaced(serving, signer, now)
+    makes_authority = event in (AuthorityEvent.BEGIN, AuthorityEvent.INTRODUCE)
+    if makes_authority and signer is None and not cause:
+        return policy.order_authority(name, now), why
+    if not makes_authority and not cause:
+        return None, ""
+    order = policy.order_certificate(name, tuple(sorted(hosts)), signer or authorities.successor, now)
+    if makes_authority:
+        order = replace(order, authority_ends=policy.authority_ends(now))
+    return order, why or f"the serving certificate: {cause}"
 
 
 def due(certificate: Certificate) -> datetime:
-    """When it is to be renewed."""
-    return certificate.ends - (1 - DUE) * _life(certificate)
+    """When a certificate is to be replaced."""
+    return certificate.ends - (1 - RENEWAL_FRACTION) * life_of(certificate)
 
 
-def settling(serving: Certificate) -> timedelta:
-    """How long clients must be known to have an authority before it signs what is served."""
-    return min(LONGEST_PAUSE, _life(serving) / PAUSES)
-
-
-def pause(serving: Certificate | None, now: datetime) -> timedelta:
-    """Until the next look: at most a resync, and many times in what is left of a short life."""
-    if serving is None or serving.ends <= now:
-        return LONGEST_PAUSE  # there is nothing left to lose
-    return min(LONGEST_PAUSE, max((serving.ends - now) / PAUSES, SHORTEST_PAUSE))
-
-
-def _life(certificate: Certificate) -> timedelta:
+def life_of(certificate: Certificate) -> timedelta:
     """From when it was made until it ends."""
     return certificate.ends - (certificate.begins + BACKDATED)
-
-
-def _joined(pems: Iterable[str]) -> str:
-    return "".join(f"{pem.strip()}\n" for pem in pems)

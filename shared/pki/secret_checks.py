@@ -7,13 +7,13 @@ import binascii
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 from shared.pki import certs
 
 MISSING, INVALID = "SecretMissing", "SecretInvalid"
-
 
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for
 
@@ -46,7 +46,7 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         at: the field that names it, for the message.
 
     Raises:
-        Wrong: it does not exist, or lacks one, or one of them is no text.
+        UnusableSecret: it does not exist, or lacks one, or one of them is no text.
     """
     if secret is None:
         raise UnusableSecret(
@@ -69,7 +69,7 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
         at: the field that names it, for the message.
 
     Raises:
-        Wrong: there is none, or it is one that nobody types.
+        UnusableSecret: there is none, or it is one that nobody types.
     """
     (password,) = texts(at, name, secret, PASSWORD_KEY)
     if password != password.strip("\r\n"):
@@ -81,12 +81,54 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
     return password
 
 
-def not_issued(name: str) -> UnusableSecret:
-    """What is said of a Secret that cert-manager has yet to fill."""
-    return UnusableSecret(
-        MISSING,
-        f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
-    )
+def certificate_of(
+    at: str,
+    name: str,
+    secret: Obj | None,
+    *,
+    hosts: tuple[str, ...] | None,
+    is_client: bool,
+    is_ordered: bool = False,
+    whenever: bool = True,
+) -> tuple[certs.Pair, str]:
+    """The certificate with its key that a Secret has, and the authorities; empty where nobody needs these.
+
+    Args:
+        at: the field that names it, for the message.
+        hosts: for which clients must take it; None if they see to that.
+        is_client: whether its holder is a client, too, of servers that trust the same authorities.
+        is_ordered: whether cert-manager fills the Secret.
+        whenever: whether to leave aside when it begins and ends: for callers with a clock of their own.
+
+    Raises:
+        UnusableSecret: something is missing, or a server could not be reached with it.
+    """
+    if secret is None and is_ordered:
+        raise UnusableSecret(
+            MISSING,
+            f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
+        )
+    needs_authority = is_client or hosts is not None
+    keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if needs_authority else ()))
+    certificate, key, *authorities = texts(at, name, secret, *keys)
+    pair, authority = certs.Pair(certificate, key), "".join(authorities)
+    if whenever:
+        wrong = _wrong_whenever(pair, authority, hosts, is_client=is_client)
+    else:
+        wrong = _wrong(pair, authority, hosts, is_client=is_client, whenever=False)
+    if wrong:
+        raise UnusableSecret(INVALID, f"{at}: Secret {name}: {wrong}")
+    return pair, authority
+
+
+def _wrong(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool, whenever: bool) -> str:
+    wrong = wrong_with_pair(pair, authority if is_client else "", whenever=whenever)
+    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, whenever=whenever))
+
+
+@lru_cache(maxsize=1024)  # a handshake takes a millisecond, and the same few are looked at again and again
+def _wrong_whenever(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
+    return _wrong(pair, authority, hosts, is_client=is_client, whenever=True)
 
 
 def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = False) -> str:
@@ -95,7 +137,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = F
     Args:
         authority: PEM certificates that vouch for clients, of whom the certificate's holder is one; empty where
             nobody asks clients.
-        whenever: whether to leave aside when it begins and ends: for who looks at that with a clock of their own.
+        whenever: as `certificate_of` has it.
 
     Returns:
         Which keys, what is wrong, and what mends it; empty if nothing is.
@@ -126,7 +168,7 @@ def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, 
     Args:
         pair: a certificate that can be served with.
         hosts: names of the server, each of which must do.
-        whenever: as `wrong_with_pair` has it.
+        whenever: as `certificate_of` has it.
 
     Returns:
         As `wrong_with_pair`.

@@ -4,7 +4,7 @@ Where it comes from is a flag's value:
 
 - `self:NAMESPACE/SECRET`: of our own making, in a Secret that every replica reads by name. Whoever finds that something
   is due makes it and writes it with the resourceVersion that was read; whoever loses that race takes the winner's.
-  rotation.py decides, authority.py makes.
+  rotation.py decides, ca.py makes.
 - a directory: tls.crt, tls.key and maybe ca.crt, as a mounted Secret of somebody else's (a person, cert-manager). What
   does not fit together is kept out: the certificate before it is served on.
 - nothing: made at start and kept in memory, for who runs an operator on a machine of their own.
@@ -13,13 +13,14 @@ Webhooks' clients, the API servers, trust the caBundle of the operator's Webhook
 server-side apply of that one field, and put back where somebody wiped it.
 
 With certificates that live for 90 days, a replica reads each of these once in 600 s at most, and all replicas together
-write once in 60 days. With shorter lives it looks more often (`rotation.pause`): --certificate-lifetime 20 shows every
+write once in 60 days. With shorter lives it looks more often (`pause`): --certificate-lifetime 20 shows every
 kind of rotation within a minute or so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import random
 import ssl
@@ -33,21 +34,27 @@ from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import metrics
 from shared.pki import certs, rotation
 from shared.pki.ca import make
-from shared.pki.certs import Pair
-from shared.pki.rotation import CertificateOrder, Made, RotationStep, SharedCertificates
-from shared.pki.stores import ReplicaStore
+from shared.pki.certs import Certificate, Pair
+from shared.pki.rotation import CertificateOrder, Made, SharedCertificates
+from shared.pki.stores import ReplicaStore, shared_certificates, shared_content
 from shared.pki.trust_bundle import Clients
 
 log = logging.getLogger(__name__)
 
-POLL = 10.0
-"""Seconds between two looks at a directory's files."""
+POLL_INTERVAL_SECONDS = 10.0
+"""Between two looks at a directory's files."""
 
-FIRST_RETRY, LAST_RETRY = 1.0, 60.0
-"""Seconds until what failed is tried again, doubled with each failure; never more than the usual pause."""
+LONGEST_PAUSE, SHORTEST_PAUSE = timedelta(seconds=600), timedelta(seconds=0.2)
+"""Between two looks at what replicas share."""
 
-ROUNDS = 5
-"""Things made, or races lost, in one look."""
+PAUSES_PER_LIFE = 20
+"""Pauses in what is left of a certificate's life."""
+
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
+"""Until what failed is tried again, doubled with each failure; never more than the usual pause."""
+
+MAX_WRITES_PER_LOOK = 5
+"""Writes, or races lost, in one look."""
 
 Clock = Callable[[], datetime]
 
@@ -86,14 +93,14 @@ class Certificates(ABC):
 
     async def run(self) -> None:
         """Keep it fresh, for ever."""
-        retry = None if self._complete else FIRST_RETRY
+        retry = None if self._complete else FIRST_RETRY_SECONDS
         while True:
             await asyncio.sleep(min(self._pause(), retry or self._pause()) * random.uniform(0.8, 1.0))
             try:
                 await self._look()
                 retry = None
             except (KubeError, ValueError, OSError) as error:
-                retry = min(2 * retry, LAST_RETRY) if retry else FIRST_RETRY
+                retry = min(2 * retry, LAST_RETRY_SECONDS) if retry else FIRST_RETRY_SECONDS
                 self._tell(error)
 
     def unready(self) -> str | None:
@@ -160,14 +167,14 @@ class FileCertificates(Certificates):
         if self._clients is None or not (self._directory / "ca.crt").exists():
             return
         now = self._clock()
-        if self._taught is None or self._taught[1] + rotation.LONGEST_PAUSE <= now or self._bundle() != self._taught[0]:
+        if self._taught is None or self._taught[1] + LONGEST_PAUSE <= now or self._bundle() != self._taught[0]:
             seen = await self._clients.look()
             bundle = self._bundle()
             await self._clients.teach(seen, bundle)
             self._taught = bundle, now
 
     def _pause(self) -> float:
-        return POLL
+        return POLL_INTERVAL_SECONDS
 
     def _bundle(self) -> str:
         bundle = self._file("ca.crt")
@@ -207,7 +214,7 @@ class SelfSignedCertificates(Certificates):
         self._clients = clients
         self._name = name
         self._hosts = hosts
-        self._life = life
+        self._policy = dataclasses.replace(rotation.SERVING, life=life)
         self._clock = clock
         self._make = maker
         self._content: Mapping[str, str] = {}
@@ -216,7 +223,7 @@ class SelfSignedCertificates(Certificates):
         self._trusted: datetime | None = None
 
     async def _refresh(self) -> None:
-        for _ in range(ROUNDS):
+        for _ in range(MAX_WRITES_PER_LOOK):
             trouble: KubeError | None = None
             try:
                 seen = await self._clients.look() if self._clients else []  # before the store is read: see `teach`
@@ -224,7 +231,7 @@ class SelfSignedCertificates(Certificates):
                 trouble, seen = error, []
             content = await self._store.read()
             if content != self._content:
-                self._content, self._shared = content, held_in(content)
+                self._content, self._shared = content, shared_certificates(content)
             if self._shared is not None:
                 if trouble is None:
                     trouble = await self._teach(seen, self._shared)
@@ -237,7 +244,7 @@ class SelfSignedCertificates(Certificates):
     async def _teach(self, seen: list[tuple[Kind, Obj]], held: SharedCertificates) -> KubeError | None:
         try:
             if self._clients:
-                await self._clients.teach(seen, held.bundle)
+                await self._clients.teach(seen, certs.joined(held.authorities.trusted))
         except KubeError as error:
             return error
         return None
@@ -251,7 +258,7 @@ class SelfSignedCertificates(Certificates):
             self._trusted = self._clock()
         metrics.CERTIFICATE_EXPIRY.labels(name="authority").set(held.newest.ends.timestamp())
         if held.serving is not None and (before is None or before.serving != held.serving):
-            self._serve(Pair(held.serving.pem, held.serving_key))
+            self._serve(held.serving.pair)
 
     async def _renew(self, *, lost: bool) -> bool:
         """Make what is due.
@@ -259,40 +266,30 @@ class SelfSignedCertificates(Certificates):
         Returns:
             Whether the replicas now share something else, made by us or by another.
         """
-        held, now = self._held, self._clock()
-        step, why = rotation.decide(held, now, hosts=self._hosts, trusted=self._trusted, lost=lost)
-        if step is RotationStep.KEEP:
+        held, now = self._held or SharedCertificates(), self._clock()
+        order, why = rotation.next_order(
+            held, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
+        )
+        if order is None:
             return False
         try:
-            made = await self._make(
-                rotation.order(step, held, now, name=self._name, hosts=self._hosts, life=self._life)
-            )
-            await self._store.write(rotation.shared(made, held, now))
+            await self._store.write(shared_content(await self._make(order), held, now))
         except Conflict:
             return True
         except (KubeError, OSError):
             metrics.CERTIFICATE_RENEWAL_ERRORS.inc()
             raise
         metrics.CERTIFICATE_RENEWALS.inc()
-        log.info("%s: made %s", why, step.value)
+        log.info("certificates rotated: %s", why)
         return True
 
     def _pause(self) -> float:
         serving = self._held.serving if self._held else None
-        return rotation.pause(serving, self._clock()).total_seconds()
+        return pause(serving.certificate if serving else None, self._clock()).total_seconds()
 
 
-def held_in(content: Mapping[str, str]) -> SharedCertificates | None:
-    """What replicas share; None where there is no authority that could sign."""
-    chain, key = content.get("tls.crt", ""), content.get("tls.key", "")
-    try:
-        authorities = certs.read(content["ca.crt"])
-        certs.server_context(Pair(content["ca.crt"], content["ca.key"]))
-    except (KeyError, ValueError):
-        return None
-    try:
-        serving, *_ = certs.read(chain)
-        certs.server_context(Pair(chain, key))
-    except ValueError:
-        return SharedCertificates(authorities, content["ca.key"], None, "")
-    return SharedCertificates(authorities, content["ca.key"], serving, key)
+def pause(serving: Certificate | None, now: datetime) -> timedelta:
+    """Time until the store is read again: many times in what is left of a short life."""
+    if serving is None or serving.ends <= now:
+        return LONGEST_PAUSE  # there is nothing left to lose
+    return min(LONGEST_PAUSE, max((serving.ends - now) / PAUSES_PER_LIFE, SHORTEST_PAUSE))

@@ -1,15 +1,51 @@
-"""Where replicas share what they made: a few texts by file name."""
+"""Where certificates are kept: a few texts that an operator's replicas share, and the Secrets of a database.
+
+| | keys | content |
+|---|---|---|
+| serving | ca.crt, ca.key | every trusted authority, the newest first, and its key |
+| | tls.crt, tls.key | the serving certificate |
+| databases: authorities | ca.crt, ca.key | the signer |
+| | next.crt, next.key | the successor |
+| | former.crt | retired authorities |
+| databases: each certificate | tls.crt, tls.key | the certificate |
+| | ca.crt, ca-FINGERPRINT.crt | the trust bundle |
+
+Nobody mounts the Secret with the authorities. The others are cert-manager's to fill where a user asks for it.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Protocol
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import SECRET
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
+from shared.pki import certs
+from shared.pki.certs import Certificate, IssuedCertificate, Pair, joined
+from shared.pki.rotation import (
+    Authorities,
+    Authority,
+    AuthorityState,
+    CertificateRequest,
+    Made,
+    SharedCertificates,
+)
+
+LEAF_KEYS = (CERTIFICATE_KEY, PRIVATE_KEY)
+SIGNER_KEY = "ca.key"
+KEYS = {
+    AuthorityState.SIGNING: (AUTHORITY_KEY, SIGNER_KEY),
+    AuthorityState.INTRODUCED: ("next.crt", "next.key"),
+}
+FORMER_KEY = "former.crt"
+"""Keys of Secrets with certificates, of a certificate and of authorities."""
+
+
+# Serving: what replicas share.
 
 
 class ReplicaStore(Protocol):
@@ -50,10 +86,10 @@ class SharedSecret:
             self._version = ""
             return {}
         self._version = secret["metadata"]["resourceVersion"]
-        return {name: _decoded(text) for name, text in (secret.get("data") or {}).items()}
+        return content_of(secret)
 
     async def write(self, content: Mapping[str, str]) -> None:
-        data = {name: _encoded(text) for name, text in content.items()}
+        data = encoded(content)
         if self._version:
             patch = {"metadata": {"resourceVersion": self._version}, "data": data}
             await self._kube.merge(SECRET, self._namespace, self._name, patch)
@@ -63,12 +99,117 @@ class SharedSecret:
         await self._kube.create_by_apply(SECRET, body)  # unlike a POST, RBAC can narrow it to the one name
 
 
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def shared_certificates(content: Mapping[str, str]) -> SharedCertificates | None:
+    """What replicas share; None where no authority could sign."""
+    bundle, key = content.get(AUTHORITY_KEY, ""), content.get(SIGNER_KEY, "")
+    if certs.usable(Pair(bundle, key)) is None:
+        return None
+    newest, *former = certs.read(bundle)
+    serving = certs.usable(Pair(content.get(CERTIFICATE_KEY, ""), content.get(PRIVATE_KEY, "")))
+    # A successor is promoted by the first certificate that it signs.
+    waits = serving is not None and serving.certificate.issuer in {each.subject for each in former}
+    state = AuthorityState.INTRODUCED if waits else AuthorityState.SIGNING
+    retired = (Authority(AuthorityState.RETIRED, each) for each in former)
+    return SharedCertificates(Authorities((Authority(state, newest, Pair(newest.pem, key)), *retired)), serving)
 
 
-def _decoded(text: str) -> str:
+def shared_content(made: Made, held: SharedCertificates, now: datetime) -> Mapping[str, str]:
+    """What replicas are to share after something was made; authorities that have ended are left out."""
+    serving = made.serving or (held.serving.pair if held.serving else None)
+    bundle, signer = held.authorities.usable(now).trusted, made.authority
+    if signer is None:
+        signer = held.authorities.held[0].pair
+    else:
+        bundle = (*certs.read(signer.certificate), *bundle)
+    assert serving is not None
+    assert signer is not None
+    return {
+        AUTHORITY_KEY: joined(bundle),
+        SIGNER_KEY: signer.key,
+        CERTIFICATE_KEY: serving.certificate,
+        PRIVATE_KEY: serving.key,
+    }
+
+
+# Databases: the Secrets of a resource.
+
+
+def issued_in(secret: Obj | None, keys: tuple[str, str] = LEAF_KEYS) -> IssuedCertificate | None:
+    """The certificate that a Secret has under these keys; None if it cannot be used."""
+    held = content_of(secret)
+    certificate, key = (held.get(name, "") for name in keys)
+    return certs.usable(Pair(certificate, key))
+
+
+def authorities_of(secret: Obj | None) -> Authorities:
+    """What the Secret with the authorities has; what cannot be used counts as missing."""
+    held = [
+        Authority(state, found.certificate, found.pair)
+        for state in (AuthorityState.INTRODUCED, AuthorityState.SIGNING)
+        if (found := issued_in(secret, KEYS[state])) is not None
+    ]
+    retired = (Authority(AuthorityState.RETIRED, each) for each in certificates_in(secret, FORMER_KEY))
+    return Authorities((*held, *retired))
+
+
+def authorities_content(authorities: Authorities) -> dict[str, str]:
+    """What the Secret with the authorities is to hold, by key."""
+    found: dict[str, str] = {FORMER_KEY: joined(authorities.former)} if authorities.former else {}
+    for each in authorities.held:
+        if each.pair is not None:
+            found |= zip(KEYS[each.state], each.pair, strict=True)
+    return found
+
+
+def trust_content(authorities: Iterable[Certificate]) -> dict[str, str]:
+    """How a Secret says whom to trust, by key: for clients, and for pods by the newest that they know."""
+    known = tuple(authorities)
+    bundle = joined(known)
+    return {AUTHORITY_KEY: bundle} | {authority_key(authority): bundle for authority in known}
+
+
+def authority_key(newest: Certificate) -> str:
+    """The key under which pods mount whom to trust, while this is the newest of them.
+
+    A pod whose node still has the Secret as it was before lacks that key, and does not start: better than to start, and
+    not to trust what the others will show it.
+    """
+    return f"ca-{fingerprint(newest)}.crt"
+
+
+def fingerprint(authority: Certificate) -> str:
+    """Tells authorities apart."""
+    return hashlib.sha256(authority.pem.encode()).hexdigest()[:16]
+
+
+def certificates_in(secret: Obj | None, key: str = AUTHORITY_KEY) -> tuple[Certificate, ...]:
+    """The certificates that a Secret has under a key; none if they cannot be read."""
     try:
-        return base64.b64decode(text).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+        return certs.read(content_of(secret).get(key, ""))
+    except ValueError:
+        return ()
+
+
+def certificate_secrets(mode: str, leaves: Iterable[CertificateRequest], authority: str) -> tuple[str, ...]:
+    """Names of the Secrets with the certificates of a database.
+
+    Args:
+        mode: none, self, secret or certManager, as in spec.tls.
+        authority: of the Secret with the authorities.
+    """
+    if mode == "none":
+        return ()
+    return (*(leaf.secret for leaf in leaves), *((authority,) if mode == "self" else ()))
+
+
+def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str = "") -> dict[str, datetime]:
+    """When certificates end, by their Secrets' names; of those that can be used.
+
+    Args:
+        found: Secrets by name; None for one that does not exist.
+        names: of those with a certificate.
+        authority: of the one among them with the authorities.
+    """
+    signing = {authority: KEYS[AuthorityState.SIGNING]}
+    held = {name: issued_in(found[name], signing.get(name, LEAF_KEYS)) for name in names}
+    return {name: each.certificate.ends for name, each in held.items() if each}

@@ -42,6 +42,6 @@ def trust(authority: str, pair: certs.Pair | None) -> ssl.SSLContext:
     """One context for all servers of a database; renewed certificates have another.
 
     Raises:
-        ValueError: as `pem.client_context`.
+        ValueError: as `certs.client_context`.
     """
     return certs.client_context(pair, authority)

@@ -1,26 +1,20 @@
-"""What several databases need around their pods, as steps' answers: budget, certificates, Secrets, room. Pure."""
+"""What several databases need around their pods, as steps' answers: budget, Secrets, room. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
-from shared.kubernetes.ownership import NotOurs
-from shared.kubernetes.secrets import AGAIN
-from shared.pki import keyring
-from shared.pki.issuing import Issuing
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import INVALID, SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.status.verdict import Progress
 from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_of
 
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
-
-NEXT = timedelta(hours=1)
-"""A certificate that is due within it is looked at just then; else the usual look will do."""
 
 
 def keep_disruption_budget(wanted: Obj | None, budget: Obj | None) -> Step:
@@ -45,32 +39,6 @@ def keep(kind: Kind, wanted: Obj | None, found: Obj | None) -> Step:
     return Step.do(Delete(kind, found)) if found is not None else PASS
 
 
-def keep_certificates(mode: str, ordered: Callable[[], Iterable[Obj]], issuing: Callable[[], Issuing]) -> Step:
-    """Keep certificates: created before servers need them, and renewed before they expire.
-
-    Args:
-        mode: spec.tls.mode.
-        ordered: cert-manager's Certificates, where that makes them.
-        issuing: what the operator makes itself.
-    """
-    if mode == "certManager":
-        return Step.do(*(Apply(keyring.CERTIFICATE, certificate) for certificate in ordered()))
-    return _issue(issuing()) if mode == "self" else PASS
-
-
-def _issue(issuing: Issuing) -> Step:
-    try:
-        why, writes = issuing.next()
-    except NotOurs as error:
-        return Step.blocked("NotOurs", str(error))
-    if writes:
-        return Step.wait("IssuingCertificates", f"Certificates are made: {why}.", *writes)
-    due = issuing.due
-    if due is None or due - issuing.now > NEXT:
-        return PASS
-    return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
-
-
 def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetime], now: datetime) -> Step:
     """What servers cannot start without is there; servers that run are left as they are.
 
@@ -92,7 +60,7 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
 def lacking(problem: SecretProblem) -> Step:
     """What servers cannot start without is not there, or does not serve: nothing is made until it is."""
     message = f"{problem.message} Nothing was changed."
-    return Step.wait(problem.reason, message, warning=True, requeue=AGAIN)
+    return Step.wait(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 def grow_volumes(

@@ -19,12 +19,12 @@ from shared.steps.instance import Instance
 class VolumeState(enum.Enum):
     """How far a claim is, and whether what is on its volume counts."""
 
-    CLAIMED = "claimed"
-    IN_USE = "in use"
-    GROWING = "growing"
-    RELEASED = "released"
-    DELETING = "deleting"
-    DELETED = "deleted"
+    CLAIMED = "claim without a volume"
+    IN_USE = "holds data that counts"
+    GROWING = "holds data that counts, and is to grow"
+    RELEASED = "holds nothing that counts"
+    DELETING = "deletion requested"
+    DELETED = "no claim"
 
 
 class VolumeEvent(enum.Enum):

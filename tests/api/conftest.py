@@ -10,10 +10,7 @@ import pytest
 
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
-from operators.etcd.api import backup as etcd_backup
-from operators.etcd.api import resource as etcd
-from operators.memcached.api import resource as memcached
-from operators.redis.api import resource as redis
+from operators import installed
 from shared.kubernetes.client import Kube
 from shared.kubernetes.transport import HttpTransport, load_configuration
 from shared.runtime.install import install_crds
@@ -38,7 +35,8 @@ def install(plane: ControlPlane) -> None:
 
     async def run() -> None:
         transport = HttpTransport(await load_configuration(str(plane.kubeconfig)))
-        await install_crds(Kube(transport, manager=NAME), [memcached.API, etcd.API, etcd_backup.API, redis.API])
+        served = [resource for operator in installed() for resource in operator.resources]
+        await install_crds(Kube(transport, manager=NAME), served)
         await transport.close()
 
     asyncio.run(run())

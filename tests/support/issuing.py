@@ -14,7 +14,7 @@ from shared.testing.harness.harness import NOW
 async def issued(order: CertificateOrder) -> Made:
     """As `ca.make`, without a thread; the same for the same order in every world, whatever its time.
 
-    An authority is known by a key that Secrets hold (`certificates.authority_key`): worlds are compared by keys.
+    An authority is known by a key that Secrets hold (`stores.authority_key`): worlds are compared by keys.
     """
     return _made(order.name, order.hosts, order.signer, order.ends is None)
 

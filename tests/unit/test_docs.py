@@ -12,7 +12,19 @@ from tests.support import paths
 
 ROOT = paths.REPOSITORY
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("charts/*/README.md")])
-SAYING = ("progressing", "wait", "blocked", "paused", "Step", "SecretProblem", "_Wrong", "Deadline", "Verdict", "about")
+SAYING = (
+    "progressing",
+    "wait",
+    "blocked",
+    "paused",
+    "Step",
+    "SecretProblem",
+    "_Wrong",
+    "Deadline",
+    "Verdict",
+    "about",
+    "RollingUpdate",
+)
 
 
 def reasons() -> set[str]:
@@ -20,7 +32,9 @@ def reasons() -> set[str]:
     found = set()
     for path in [
         *ROOT.glob("operators/**/*.py"),
+        *ROOT.glob("shared/steps/*.py"),
         ROOT / "shared/runtime/reconciler.py",
+        ROOT / "shared/status/phases.py",
         ROOT / "shared/pki/secret_checks.py",
     ]:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -9,6 +9,7 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
+from operators.etcd.security.certificates import leaves
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
@@ -16,24 +17,19 @@ from shared.kubernetes.secrets import (
     CERTIFICATE_KEY,
     PASSWORD_KEY,
     PREVIOUS_PASSWORD_KEY,
-    PRIVATE_KEY,
     content_of,
     digest,
     find,
 )
 from shared.pki import certs
-from shared.pki.certs import Pair
-from shared.pki.keyring import Authorities, IssuedCertificate, authority_key, ends, fingerprint
 from shared.pki.secret_checks import (
     INVALID,
     SecretProblem,
     UnusableSecret,
-    not_issued,
+    certificate_of,
     password_of,
-    texts,
-    wrong_with_hosts,
-    wrong_with_pair,
 )
+from shared.pki.stores import authorities_of, authority_key, certificate_secrets, ends, fingerprint, issued_in
 
 USER = "root"
 """etcd's user that may do everything: without it, passwords cannot be asked for."""
@@ -69,13 +65,12 @@ async def read(resource: EtcdCluster, kube: Kube) -> Secrets:
 
 def names(resource: EtcdCluster) -> set[str]:
     """Names of the Secrets that count."""
-    auth, mode = resource.spec.auth, resource.spec.tls.mode
-    found = set() if auth is None else {auth.root_secret_name}
-    if mode == "self":
-        found.add(resources.authority_secret(resource))
-    if mode != "none":
-        found |= {resources.server_secret(resource), resources.peer_secret(resource), resources.client_secret(resource)}
-    return found
+    auth = resource.spec.auth
+    return {*_certificates(resource), *(() if auth is None else (auth.root_secret_name,))}
+
+
+def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
+    return certificate_secrets(resource.spec.tls.mode, leaves(resource), resources.authority_secret(resource))
 
 
 def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
@@ -94,7 +89,8 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     if resource.spec.auth is not None:
         previous = content_of(found[resource.spec.auth.root_secret_name]).get(PREVIOUS_PASSWORD_KEY, "")
     started_with, key = _trusted(resource, found)
-    return Secrets(problem, _access(resource, found), previous, started_with, key, _ends(resource, found), found)
+    expires = ends(found, _certificates(resource), resources.authority_secret(resource))
+    return Secrets(problem, _access(resource, found), previous, started_with, key, expires, found)
 
 
 def _require_password(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> None:
@@ -118,17 +114,11 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
     ]
     if tls.mode == "certManager":
         wanted.append(("spec.tls.client", resources.client_secret(resource), (), True))
-    for at, name, hosts, client in wanted:
-        secret = found[name]
-        if secret is None and tls.mode == "certManager":
-            raise not_issued(name)
-        certificate, key, authority = texts(at, name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
-        pair = Pair(certificate, key)
-        wrong = wrong_with_pair(pair, authority if client else "", whenever=True)
-        if wrong := wrong or wrong_with_hosts(pair, authority, hosts, whenever=True):
-            raise UnusableSecret(INVALID, f"{at}: Secret {name}: {wrong}")
-        shown = name == resources.client_secret(resource) and client  # by the operator
-        if shown and resource.spec.auth is not None and certs.read(certificate)[0].is_named:
+    for at, name, hosts, is_client in wanted:
+        is_ordered = tls.mode == "certManager"
+        pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
+        is_shown = name == resources.client_secret(resource) and is_client  # by the operator
+        if is_shown and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
             raise UnusableSecret(
                 INVALID,
                 f"{at}: Secret {name}: {CERTIFICATE_KEY} bears a common name, and with users (spec.auth), etcd's "
@@ -144,7 +134,7 @@ def _access(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Access:
     if tls.mode != "none":
         secret = found[resources.client_secret(resource)]
         authority = content_of(secret).get(AUTHORITY_KEY, "")
-        held = IssuedCertificate.under(secret) if tls.client.auth == "required" else None
+        held = issued_in(secret) if tls.client.auth == "required" else None
     if auth is not None and (authority or tls.mode == "none"):  # a password never crosses the network for want of TLS
         user, password = USER, content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")
     return Access(authority, held.pair if held else None, user if password else "", password)
@@ -156,7 +146,7 @@ def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[st
     if tls.mode == "none":
         return "", AUTHORITY_KEY
     if tls.mode == "self":
-        trusted = Authorities.of(found[resources.authority_secret(resource)]).trusted
+        trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
         # Only a new one is a reason to restart: one that is trusted no more has ended, and vouches for nobody.
         return (fingerprint(trusted[0]), authority_key(trusted[0])) if trusted else ("", AUTHORITY_KEY)
     read = [resources.peer_secret(resource)]
@@ -165,12 +155,3 @@ def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[st
     # Authorities are no secret: no key of the Secret's is needed, and one that is made again is the same.
     known = [(b"", content_of(found[name]).get(AUTHORITY_KEY, "").encode()) for name in read]
     return digest(known), AUTHORITY_KEY
-
-
-def _ends(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> dict[str, datetime]:
-    """When the certificates end, by their Secrets' names."""
-    mode = resource.spec.tls.mode
-    if mode == "none":
-        return {}
-    names = (resources.peer_secret(resource), resources.server_secret(resource), resources.client_secret(resource))
-    return ends(found, names, resources.authority_secret(resource) if mode == "self" else "")

@@ -35,10 +35,7 @@ def remove(resource: EtcdCluster, seen: Observed, place: Instance) -> Remove:
 
 
 def delete_remains(resource: EtcdCluster, seen: Observed, place: Instance) -> tuple[Action, ...]:
-    """Delete the volume of a removed member, and its pod where the StatefulSet would keep one.
-
-    The volume comes first. It then waits for the pod, and the next pod cannot have it.
-    """
+    """Delete the volume of a removed member, and its pod where the StatefulSet would keep one."""
     MEMBER.after(member_state(resource, seen, place), MemberEvent.DELETE)
     return volumes.replace_disk(place, in_use=place.member is not None)
 

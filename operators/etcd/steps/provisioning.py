@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
@@ -17,9 +18,10 @@ from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
-from shared.pki.issuing import Issuing
+from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
+from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
@@ -43,15 +45,17 @@ def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Obse
 
 def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Keep certificates: created before members need them, and renewed before they expire."""
-    own, life = names.owner(resource, settings.operator), timedelta(seconds=settings.certificate_lifetime)
-    authority, found = names.authority_secret(resource), seen.secrets.found
-    return provisioning.keep_certificates(
-        resource.spec.tls.mode,
-        lambda: certificates.ordered(resource, own),
-        lambda: Issuing(
-            own, COMPONENT, authority, certificates.leaves(resource), found, _started_with(seen), now, life
-        ),
+    issuing = Issuing(
+        own=names.owner(resource, settings.operator),
+        component=COMPONENT,
+        authority=names.authority_secret(resource),
+        leaves=certificates.leaves(resource),
+        found=seen.secrets.found,
+        informed=_started_with(seen),
+        now=now,
+        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
+    return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
 
 def _started_with(seen: Observed) -> str:

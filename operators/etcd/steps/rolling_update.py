@@ -7,15 +7,14 @@ from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, upgrade_refusal
-from operators.etcd.client.commands import Remove
 from operators.etcd.membership.quorum import removal_refusal, restart_refusal
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
-from operators.etcd.observe import Instance, Observed, endpoints
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
-from operators.etcd.steps.member_changes import hand_over
+from operators.etcd.steps.member_changes import hand_over, remove
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import UPDATING
@@ -155,9 +154,8 @@ def _leave_and_rejoin(
         return roll.hold(place, f"{why}.", with_trouble=True)
     if place is seen.leader:
         return hand_over(resource, seen, place, UPDATING, f"{roll.goal}; {place.name} leads and is the last")
-    remove = Remove(endpoints(resource, seen), seen.secrets.access, place.member)
     message = f"{roll.goal}: {place.name} leaves, for its data goes with its pod, and joins again with a new one."
-    return Step.wait(UPDATING, message, remove)
+    return Step.wait(UPDATING, message, remove(resource, seen, place))
 
 
 def _stuck(place: Instance) -> str:

@@ -44,8 +44,8 @@ def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step
 def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
     """Remove one surplus member: one that is down, else the one with the highest number.
 
-    It leaves etcd's list first; pod and volume follow (`layout`, `delete_removed_members`). A leader hands over before, or
-    writes would stop until the others have noticed.
+    It leaves etcd's list first; pod and volume follow (`layout`, `delete_removed_members`). A leader hands over before,
+    or writes would stop until the others have noticed.
     """
     surplus = [place for place in facts.places if place.member and place.number >= resource.spec.size]
     if facts.members is None:

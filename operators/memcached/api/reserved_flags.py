@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import NamedTuple
 
 _BARE = "ACFLMSWXZkrv"
 """Short flags that take no value: others may stand behind them in one argument, as in -vvm5."""
+
+
+class FieldFlag(NamedTuple):
+    """A flag that a field of the spec sets: `objects.pod.arguments` passes it, and extraArgs may not.
+
+    Attributes:
+        field: as the manifest names it.
+        unit: what follows the number.
+    """
+
+    short: str
+    long: str
+    field: str
+    unit: str = ""
+
+
+BY_FIELD = (
+    FieldFlag("p", "port", "containerPort"),
+    FieldFlag("m", "memory-limit", "memoryMB"),
+    FieldFlag("c", "conn-limit", "maxConnections"),
+    FieldFlag("t", "threads", "threads"),
+    FieldFlag("I", "max-item-size", "maxItemSizeMB", unit="m"),
+)
 
 
 def _any_beginning(flag: str) -> str:
@@ -20,11 +44,11 @@ def _flags(short: str, *long: str, options: str = "") -> str:
 
 
 REFUSED = _flags(
-    "pmctIUsaluPdhiV",
-    *("port", "memory-limit", "conn-limit", "threads", "max-item-size", "udp-port", "unix-socket", "unix-mask"),
-    *("listen", "user", "pidfile", "daemon", "help", "license", "version"),
+    "".join(flag.short for flag in BY_FIELD) + "UsaluPdhiV",
+    *(flag.long for flag in BY_FIELD),
+    *("udp-port", "unix-socket", "unix-mask", "listen", "user", "pidfile", "daemon", "help", "license", "version"),
 )
-"""Flags that other fields set (-p -m -c -t -I), that keep clients or Kubernetes from a server, or that only print."""
+"""Flags that other fields set, that keep clients or Kubernetes from a server, or that only print."""
 
 REFUSED_WITH_AUTH = _flags("YSB", "auth-file", "enable-sasl", "protocol")
 """memcached takes one way to authenticate, and its users' file only with the ASCII protocol."""

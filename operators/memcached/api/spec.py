@@ -11,6 +11,7 @@ from pydantic import Field
 
 from operators.memcached.api.memory import MIN_WARM_RESTART_MB, NEEDED_CEL, overhead_mib
 from operators.memcached.api.reserved_flags import (
+    BY_FIELD,
     REFUSED,
     REFUSED_WITH_AUTH,
     REFUSED_WITH_TLS,
@@ -204,7 +205,7 @@ class MemcachedSpec(PodSettings):
         ),
         _without(
             REFUSED,
-            "'{}' is for another field to set (containerPort, memoryMB, maxConnections, threads, maxItemSizeMB), or "
+            f"'{{}}' is for another field to set ({', '.join(flag.field for flag in BY_FIELD)}), or "
             "keeps memcached from serving in a container; remove it.",
         ),
         _without(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from shared.api.podspec import SAFE, restricted
+from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
@@ -133,13 +135,8 @@ def _exporter(resource: Memcached, image: str, port: int) -> Obj:
 def arguments(resource: Memcached) -> list[str]:
     """Memcached's command line: https://github.com/memcached/memcached/blob/master/doc/memcached.1."""
     spec = resource.spec
-    flags = [
-        f"--port={spec.container_port}",
-        f"--memory-limit={spec.memory_mb}",
-        f"--conn-limit={spec.max_connections}",
-        f"--threads={spec.threads}",
-        f"--max-item-size={spec.max_item_size_mb}m",
-    ]
+    given = as_object(spec)
+    flags = [f"--{flag.long}={given[flag.field]}{flag.unit}" for flag in BY_FIELD]
     if spec.warm_restart:
         flags.append(f"--memory-file={_MEMORY_FILE}")
     if spec.auth:

@@ -22,10 +22,10 @@ from shared.runtime.plan import Call
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 15.0
+REFRESH_INTERVAL_SECONDS = 15.0
 """Seconds between two tellings of the same server: the kubelet may not have brought the files yet."""
 
-TIMEOUT = 3.0
+TIMEOUT_SECONDS = 3.0
 """Seconds that a server gets to answer."""
 
 Connect = Callable[..., Awaitable[Server]]
@@ -92,7 +92,7 @@ async def _tell(connect: Connect, address: str, call: RefreshCertificates) -> No
 async def _connected(connect: Connect, address: str, port: int, secrets: Secrets) -> AsyncIterator[Server]:
     assert secrets.pair is not None
     tls = unverifying(secrets.pair)
-    server = await connect(address, port, tls=tls, auth=secrets.login, timeout=TIMEOUT)
+    server = await connect(address, port, tls=tls, auth=secrets.login, timeout=TIMEOUT_SECONDS)
     try:
         yield server
     finally:

@@ -13,12 +13,12 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import USERS_KEY
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, digest, find, key_of
+from shared.kubernetes.secrets import digest, find, key_of
 from shared.pki import certs
-from shared.pki.keyring import IssuedCertificate
-from shared.pki.secret_checks import INVALID, SecretProblem, UnusableSecret, texts, wrong_with_pair
+from shared.pki.secret_checks import INVALID, SecretProblem, UnusableSecret, certificate_of, texts
+from shared.pki.stores import ends
 
-USERS, LINE = 8, 255
+MAX_USERS, MAX_LINE_BYTES = 8, 255
 """Lines of a users' file, and bytes of one, that memcached reads: https://github.com/memcached/memcached authfile.c."""
 
 
@@ -77,7 +77,7 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
     started: list[tuple[bytes, bytes]] = []  # what servers read at their start alone
     users = authority = ""
     pair = None
-    expires = _ends(resource, found)
+    expires = ends(found, [tls.secret_name] if tls else [])
     try:
         if auth is not None:
             secret = found[auth.secret_name]
@@ -86,12 +86,10 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
                 raise UnusableSecret(INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
             started.append((key_of(secret), users.encode()))
         if tls is not None:
-            secret = found[tls.secret_name]
-            keys = (CERTIFICATE_KEY, PRIVATE_KEY, *((AUTHORITY_KEY,) if resource.spec.needs_client_certificate else ()))
-            certificate, key, *authorities = texts("spec.tls", tls.secret_name, secret, *keys)
-            pair, authority = certs.Pair(certificate, key), "".join(authorities)
-            if wrong := wrong_with_pair(pair, authority):
-                raise UnusableSecret(INVALID, f"spec.tls: Secret {tls.secret_name}: {wrong}")
+            secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
+            pair, authority = certificate_of(
+                "spec.tls", tls.secret_name, secret, hosts=None, is_client=needed, whenever=False
+            )
             if authority:
                 started.append((key_of(secret), authority.encode()))
     except UnusableSecret as wrong_secret:
@@ -99,24 +97,17 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
     return Secrets(None, users, pair, authority, digest(started), expires)
 
 
-def _ends(resource: Memcached, found: Mapping[str, Obj | None]) -> dict[str, datetime]:
-    """When the certificate ends, by its Secret's name; nothing where there is none that can be read."""
-    tls = resource.spec.tls
-    held = IssuedCertificate.under(found[tls.secret_name]) if tls is not None else None
-    return {tls.secret_name: held.certificate.ends} if tls is not None and held is not None else {}
-
-
 def _wrong_with_users(text: str) -> str:
     """What keeps memcached, in any version, from reading its users as they are meant; empty if nothing."""
     *lines, rest = text.split("\n")
     if rest:  # 1.6.18 leaves out its last character
         return "the last line does not end, and memcached would cut the password. End it with a line break."
-    if len(lines) > USERS:
-        return f"{len(lines)} lines, and memcached reads {USERS}. Remove the others."
+    if len(lines) > MAX_USERS:
+        return f"{len(lines)} lines, and memcached reads {MAX_USERS}. Remove the others."
     for number, line in enumerate(lines, 1):
         user, _, password = line.partition(":")
         if not user or not password or re.search(r"\s", line):
             return f"line {number} is not of the form user:password, or has a blank in it. Mend it."
-        if len(line.encode()) >= LINE:
-            return f"line {number} is too long: memcached reads {LINE - 1} bytes. Shorten it."
+        if len(line.encode()) >= MAX_LINE_BYTES:
+            return f"line {number} is too long: memcached reads {MAX_LINE_BYTES - 1} bytes. Shorten it."
     return ""

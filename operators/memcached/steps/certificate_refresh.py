@@ -6,7 +6,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.security.certificates import PATIENCE, RefreshCertificates
+from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
@@ -21,9 +21,15 @@ def renew_certificates(resource: Memcached, facts: Assessment, _now: datetime) -
         return PASS
     seen, ready = facts.observed, len(facts.observed.workload.ready)
     answers = [(pod, seen.served[pod.name]) for pod in stale]
-    due = tuple((pod.name, pod.address) for pod, answer in answers if not answer.error and answer.age >= PATIENCE)
+    due = tuple(
+        (pod.name, pod.address)
+        for pod, answer in answers
+        if not answer.error and answer.age >= REFRESH_INTERVAL_SECONDS
+    )
     unreachable = [f"{pod.name} cannot be asked: {answer.error}." for pod, answer in answers if answer.error]
     message = f"{ready - len(stale)} of {ready} servers show the Secret's certificate"
     message += f". {unreachable[0]}" if unreachable else "; the kubelet brings it within two minutes."
     actions = (RefreshCertificates(due, resource.spec.container_port, seen.secrets),) if due else ()
-    return Step(actions, Progress.PROGRESSING, REFRESHING, message, warning=bool(unreachable), requeue=PATIENCE)
+    return Step(
+        actions, Progress.PROGRESSING, REFRESHING, message, warning=bool(unreachable), requeue=REFRESH_INTERVAL_SECONDS
+    )

@@ -1,8 +1,8 @@
 """The certificates that a RedisCluster needs, and how nodes take up others while they run. Pure.
 
 Where tls.mode is self, Secret NAME-ca has the authority that signs, with its key; NAME-server-tls and NAME-client-tls
-have a certificate each, and the authorities to trust (shared/pki/issuing.py fills them). Where it is certManager,
-these two are cert-manager's, and where it is secret, the first is the user's.
+have a certificate each, and the authorities to trust (shared/steps/certificates.py fills them). Where it is
+certManager, these two are cert-manager's, and where it is secret, the first is the user's.
 
 What nodes mount is a copy, NAME-nodes-tls: only what can be served with comes there, and each step by itself, so that
 at no time anybody is shown a certificate that they do not trust yet, whoever replaces the original by whatever:
@@ -26,36 +26,24 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import names
-from operators.redis.objects.names import COMPONENT
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.pki import certs, keyring
-from shared.pki.certs import Certificate, Pair
-from shared.pki.keyring import CertificateRequest, IssuedCertificate, authorities_in, in_domains, joined
+from shared.pki import certs
+from shared.pki.certs import Certificate, Pair, joined
+from shared.pki.rotation import CertificateRequest, server_hosts
+from shared.pki.stores import certificates_in, issued_in
 
 
 def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
     """What nodes show clients and each other, and what clients show."""
-    name, namespace, service = resource.name, resource.namespace, names.client_service_name(resource)
-    nodes = (
-        *in_domains(f"*.{name}.{namespace}.svc"),
-        *in_domains(f"{name}.{namespace}.svc"),
-        *in_domains(f"{service}.{namespace}.svc"),
-        *(f"{service}.{namespace}", service),
-        *("localhost", "127.0.0.1", "::1"),  # as `kubectl port-forward` has it, and the exporter
+    name, hosts = (
+        resource.name,
+        server_hosts(resource.name, resource.namespace, names.client_service_name(resource)),
     )
     return (
-        CertificateRequest(names.server_secret(resource), f"{name}-server", nodes),
+        CertificateRequest(names.server_secret(resource), f"{name}-server", hosts),
         CertificateRequest(names.client_secret(resource), f"{name}-client"),
     )
-
-
-def ordered(resource: RedisCluster, own: Owner) -> tuple[Obj, ...]:
-    """cert-manager's Certificates, each named as the Secret that it fills."""
-    issuer = resource.spec.tls.issuer
-    assert issuer is not None
-    return keyring.ordered(own, COMPONENT, leaves(resource), issuer=issuer, uri="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +61,7 @@ class MountedCertificates:
     @classmethod
     def of(cls, secret: Obj | None) -> MountedCertificates | None:
         """As a Secret has it; None if nobody can serve with that."""
-        held, trusted = IssuedCertificate.under(secret), authorities_in(secret)
+        held, trusted = issued_in(secret), certificates_in(secret)
         return cls(held.pair, trusted) if held and trusted else None
 
     @property

@@ -5,37 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
 from operators.redis.objects import names as object_names
-from operators.redis.security.certificates import MountedCertificates
+from operators.redis.security.certificates import MountedCertificates, leaves
 from operators.redis.security.users import Passwords
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
-    AUTHORITY_KEY,
-    CERTIFICATE_KEY,
     PREVIOUS_PASSWORD_KEY,
-    PRIVATE_KEY,
     content_of,
     digest,
     find,
     key_of,
 )
-from shared.pki.certs import Pair
-from shared.pki.keyring import ends, joined
+from shared.pki.certs import joined
 from shared.pki.secret_checks import (
-    INVALID,
     SecretProblem,
     UnusableSecret,
-    not_issued,
+    certificate_of,
     password_of,
-    texts,
-    wrong_with_hosts,
-    wrong_with_pair,
 )
+from shared.pki.stores import certificate_secrets, ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +66,13 @@ async def read(resource: RedisCluster, kube: Kube) -> Secrets:
 
 def names(resource: RedisCluster) -> set[str]:
     """Names of the Secrets that count."""
-    auth, mode = resource.spec.auth, resource.spec.tls.mode
-    found = {object_names.users_secret(resource)} | ({auth.secret_name} if auth else set())
-    if mode != "none":
-        found |= {object_names.server_secret(resource), object_names.tls_secret(resource)}
-    if mode in ("self", "certManager"):
-        found.add(object_names.client_secret(resource))
-    if mode == "self":
-        found.add(object_names.authority_secret(resource))
-    return found
+    auth = resource.spec.auth
+    found = {object_names.users_secret(resource), *_certificates(resource), *((auth.secret_name,) if auth else ())}
+    return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
+
+
+def _certificates(resource: RedisCluster) -> tuple[str, ...]:
+    return certificate_secrets(resource.spec.tls.mode, leaves(resource), object_names.authority_secret(resource))
 
 
 def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
@@ -106,7 +96,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
     access = _access(passwords, (wanted or "", named), mounted, original)
-    expires = _ends(resource, found)
+    expires = ends(found, _certificates(resource), object_names.authority_secret(resource))
     return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
 
 
@@ -125,20 +115,11 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
     secret = found[name]
     if mode == "self":
         return MountedCertificates.of(secret)
-    if secret is None and mode == "certManager":
-        raise not_issued(name)
-    certificate, key, authority = texts("spec.tls", name, secret, CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
     node = object_names.host(resource, object_names.node_name(resource, 0))
     service = f"{object_names.client_service_name(resource)}.{resource.namespace}.svc"
-    if wrong := _wrong(Pair(certificate, key), authority, (node, service)):
-        raise UnusableSecret(INVALID, f"spec.tls: Secret {name}: {wrong}")
+    # Nodes are each other's clients.
+    certificate_of("spec.tls", name, secret, hosts=(node, service), is_client=True, is_ordered=mode == "certManager")
     return MountedCertificates.of(secret)
-
-
-@lru_cache(maxsize=1024)  # a handshake takes a millisecond, and the same few are looked at again and again
-def _wrong(pair: Pair, authority: str, hosts: tuple[str, ...]) -> str:
-    wrong = wrong_with_pair(pair, authority, whenever=True)  # nodes are each other's clients
-    return wrong or wrong_with_hosts(pair, authority, hosts, whenever=True)
 
 
 def _access(
@@ -154,12 +135,3 @@ def _access(
         return Access(password=current, former=tuple(each for each in former if each))
     trusted = dict.fromkeys((*mounted.trusted, *(original.trusted if original else ())))
     return Access(joined(trusted), mounted.pair, current, tuple(each for each in former if each))
-
-
-def _ends(resource: RedisCluster, found: Mapping[str, Obj | None]) -> dict[str, datetime]:
-    """When the certificates end, by their Secrets' names."""
-    mode = resource.spec.tls.mode
-    if mode == "none":
-        return {}
-    names = (object_names.server_secret(resource), object_names.client_secret(resource))
-    return ends(found, names, object_names.authority_secret(resource) if mode == "self" else "")

@@ -19,7 +19,7 @@ from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import has_heard
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
-from shared.kubernetes.secrets import AGAIN
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
@@ -36,7 +36,7 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     if seen.config_map is None:
         return provisioning.lacking(problem)
     message = f"{problem.message} Nodes keep what it last was."
-    return Step.progressing(problem.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
@@ -27,12 +28,13 @@ from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import NotOurs, Owner, require_ours
-from shared.kubernetes.secrets import AGAIN, content_of, encoded
-from shared.pki.issuing import Issuing
-from shared.pki.keyring import fingerprint
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
+from shared.pki.rotation import DATABASES
+from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.verdict import Progress
 from shared.steps import provisioning
+from shared.steps.certificates import Issuing, keep_certificates
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
@@ -132,13 +134,17 @@ def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSec
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
-    life, authority = timedelta(seconds=settings.certificate_lifetime), names.authority_secret(resource)
-    requests, found = certificates.leaves(resource), seen.secrets.found
-    return provisioning.keep_certificates(
-        resource.spec.tls.mode,
-        lambda: certificates.ordered(resource, own),
-        lambda: Issuing(own, COMPONENT, authority, requests, found, _informed(seen), now, life),
+    issuing = Issuing(
+        own=own,
+        component=COMPONENT,
+        authority=names.authority_secret(resource),
+        leaves=certificates.leaves(resource),
+        found=seen.secrets.found,
+        informed=_informed(seen),
+        now=now,
+        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
     )
+    return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
 
 def _informed(seen: Observed) -> str:
@@ -180,7 +186,7 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
         return step
     message = step.message.removesuffix("Nothing was changed.") + "Nodes go on with what they have."
-    return Step.progressing(step.reason, message, warning=True, requeue=AGAIN)
+    return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
 # Room.

@@ -11,10 +11,7 @@ import yaml
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
-from operators.etcd.api import backup as etcd_backup
-from operators.etcd.api import resource as etcd
-from operators.memcached.api import resource as memcached
-from operators.redis.api import resource as redis
+from operators import installed
 from shared.api.crd import Resource
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import DEPLOYMENT, SECRET, Kind, Obj
@@ -178,7 +175,7 @@ def test_get_shows_what_counts(world: World, kube: Kubectl, operator: Operator) 
 
 
 @pytest.mark.parametrize(
-    "resource", [memcached.API, etcd.API, etcd_backup.API, redis.API], ids=lambda api: api.kind.name
+    "resource", [each for operator in installed() for each in operator.resources], ids=lambda api: api.kind.name
 )
 def test_explain_describes_every_field(kube: Kubectl, resource: Resource) -> None:
     said = kube("explain", f"{resource.kind.plural}.spec")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operators.memcached.client import server as database
-from operators.memcached.security.secrets import LINE, USERS, judge
+from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS, judge
 from tests.containers.support.servers import FILES, Servers
 from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import resource
@@ -17,10 +17,10 @@ TEXTS = {
     "colons": "alice::a:b:\n",
     "letters": "älice:ünd\"'\\$%#\n",
     "several": "alice:one\nalice:two\nbob:one\n",
-    "most": "".join(f"user{number}:password{number}\n" for number in range(USERS)),
-    "too many": "".join(f"user{number}:password{number}\n" for number in range(USERS + 1)),
-    "longest": f"alice:{'x' * (LINE - 1 - len('alice:'))}\n",
-    "too long": f"alice:{'x' * (LINE + 1 - len('alice:'))}\n",
+    "most": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS)),
+    "too many": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS + 1)),
+    "longest": f"alice:{'x' * (MAX_LINE_BYTES - 1 - len('alice:'))}\n",
+    "too long": f"alice:{'x' * (MAX_LINE_BYTES + 1 - len('alice:'))}\n",
     "no end": "alice:open",
     "windows": "alice:open\r\n",
     "empty line": "alice:open\n\n",

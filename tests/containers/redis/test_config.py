@@ -35,8 +35,7 @@ from operators.redis.objects.redis_conf import RESTART, USERS_KEY
 from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
-from shared.pki.certs import Pair
-from shared.pki.keyring import joined
+from shared.pki.certs import Pair, joined
 
 NOW = datetime.now(UTC)
 LIFE = timedelta(days=10)

@@ -25,6 +25,7 @@ from operators.etcd.security.secrets import Secrets
 from operators.etcd.settings import Settings
 from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
+from shared.steps.certificates import cert_manager_certificates
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -61,7 +62,8 @@ def test_the_objects_are_as_written(case: str) -> None:
         provisioning.keep_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
-    made += certificates.ordered(resource, own) if mode == "certManager" else ()
+    if (issuer := resource.spec.tls.issuer) is not None:
+        made += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     pod = template.pod(resource, own, resource.image_reference(SETTINGS.image_repository), start, secrets)
     made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.size if start != New() else 1))
     file = GOLDEN / case / "objects.yaml"

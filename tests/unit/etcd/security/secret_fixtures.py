@@ -12,9 +12,10 @@ from operators.etcd.security import certificates, secrets
 from shared.kubernetes.secrets import content_of
 from shared.pki import certs
 from shared.pki.certs import Certificate
-from shared.pki.issuing import Issuing
-from shared.pki.keyring import authorities_in
+from shared.pki.rotation import DATABASES, RotationPolicy
+from shared.pki.stores import certificates_in
 from shared.runtime.plan import WriteSecret
+from shared.steps.certificates import Issuing
 from tests.unit.drawer import Drawer
 from tests.unit.etcd.world import SETTINGS, cluster
 
@@ -34,7 +35,7 @@ class Vault(Drawer):
     resource: EtcdCluster = field(default_factory=lambda: cluster(tls={"mode": "self"}))
     now: datetime = BEGINS
     informed: str = ""
-    life: timedelta = LIFE
+    policy: RotationPolicy = DATABASES
 
     def __post_init__(self) -> None:
         self.found = dict.fromkeys(secrets.names(self.resource))
@@ -43,7 +44,7 @@ class Vault(Drawer):
     def issuing(self) -> Issuing:
         own = names.owner(self.resource, SETTINGS.operator)
         needed, signer = certificates.leaves(self.resource), names.authority_secret(self.resource)
-        return Issuing(own, names.COMPONENT, signer, needed, self.found, self.informed, self.now, self.life)
+        return Issuing(own, names.COMPONENT, signer, needed, self.found, self.informed, self.now, self.policy)
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
         return self.issuing.next()
@@ -73,7 +74,7 @@ class Vault(Drawer):
         return certs.read(self.text(name, "tls.crt"))[0]
 
     def trusted(self, name: str) -> tuple[Certificate, ...]:
-        return authorities_in(self.found[name])
+        return certificates_in(self.found[name])
 
 
 def encoded(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from datetime import timedelta
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +13,10 @@ from hypothesis import strategies as st
 from operators.etcd.security.secrets import judge
 from shared.kubernetes.ownership import NotOurs
 from shared.kubernetes.secrets import content_of
-from shared.pki import ca, certs, issuing, keyring, rotation
+from shared.pki import ca, certs, rotation
 from shared.pki.certs import Certificate
-from shared.pki.issuing import AUTHORITY_LIVES, LONGEST_SETTLING, SETTLINGS
-from shared.pki.keyring import authorities_in, authority_key, fingerprint
+from shared.pki.rotation import DATABASES, SETTLINGS_PER_LIFE
+from shared.pki.stores import authority_key, certificates_in, fingerprint, trust_content
 from tests.unit.etcd.security.secret_fixtures import AUTHORITY, CLIENT, LIFE, PEER, SERVER, Vault, encoded
 
 LEAVES = (PEER, SERVER, CLIENT)
@@ -34,7 +33,7 @@ def succeeding() -> Vault:
     """A vault whose authority has got a successor, of which nobody knows yet."""
     vault = begun()
     vault.informed = vault.judged().digest
-    vault.now += AUTHORITY_LIVES * LIFE * rotation.DUE
+    vault.now += DATABASES.authority_lives * LIFE * rotation.RENEWAL_FRACTION
     vault.settle()
     return vault
 
@@ -99,7 +98,7 @@ def test_somebody_elses_secret_is_left_alone() -> None:
 def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_not_before() -> None:
     vault = begun()
     before = vault.leaf(PEER)
-    vault.now += LIFE * rotation.DUE - HOUR
+    vault.now += LIFE * rotation.RENEWAL_FRACTION - HOUR
     assert vault.settle() == []
     vault.now += HOUR
     assert len(vault.settle()) == 3
@@ -109,7 +108,7 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_not_before() 
 def test_a_renewed_certificate_restarts_nobody() -> None:
     vault = begun()
     before = vault.judged()
-    vault.now += LIFE * rotation.DUE
+    vault.now += LIFE * rotation.RENEWAL_FRACTION
     vault.settle()
     after = vault.judged()
     assert (after.digest, after.authority_key) == (before.digest, before.authority_key)
@@ -161,7 +160,7 @@ def test_a_successor_is_trusted_before_it_signs() -> None:
 
 def test_it_signs_when_every_member_knows_it_and_clients_had_their_time() -> None:
     vault = succeeding()
-    vault.now += min(LONGEST_SETTLING, LIFE / SETTLINGS)
+    vault.now += min(DATABASES.longest_settling, LIFE / SETTLINGS_PER_LIFE)
     assert vault.settle() == [], "members were not restarted yet"
     vault.informed = vault.judged().digest
     vault.now -= 2 * HOUR
@@ -176,11 +175,11 @@ def test_it_signs_when_every_member_knows_it_and_clients_had_their_time() -> Non
 
 def test_it_does_not_sign_while_a_secret_does_not_tell_of_it() -> None:
     vault = succeeding()
-    secret, told = vault.found[CLIENT], keyring.trust(vault.trusted(CLIENT)[1:])
+    secret, told = vault.found[CLIENT], trust_content(vault.trusted(CLIENT)[1:])
     assert secret is not None
     secret["data"] = {key: encoded(text) for key, text in (dict(content_of(secret)) | told).items()}
     vault.informed = vault.judged().digest
-    vault.now += LONGEST_SETTLING
+    vault.now += DATABASES.longest_settling
     assert vault.step() == "whom to trust is told"
     assert vault.step() == "the new authority is known, and signs from now on"
 
@@ -188,7 +187,7 @@ def test_it_does_not_sign_while_a_secret_does_not_tell_of_it() -> None:
 def test_one_that_has_ended_is_trusted_no_more_and_nobody_restarts() -> None:
     vault = succeeding()
     vault.informed = vault.judged().digest
-    vault.now += LONGEST_SETTLING
+    vault.now += DATABASES.longest_settling
     vault.settle()
     _, former = vault.trusted(PEER)
     vault.now = former.ends
@@ -207,7 +206,7 @@ def test_an_authority_that_was_deleted_gets_a_successor_and_what_it_signed_is_tr
     assert former in vault.trusted(PEER)
     assert vault.leaf(PEER) == before
     vault.informed = vault.judged().digest
-    vault.now += LONGEST_SETTLING
+    vault.now += DATABASES.longest_settling
     assert "the new authority is known, and signs from now on" in vault.settle()
     assert vault.leaf(PEER).issuer == vault.trusted(PEER)[0].subject
 
@@ -240,9 +239,9 @@ def test_an_authority_that_ended_while_nobody_looked_is_replaced_at_once() -> No
 
 def test_what_is_due_next_is_known() -> None:
     vault = begun()
-    assert vault.issuing.due == vault.leaf(PEER).ends - (1 - rotation.DUE) * LIFE
+    assert vault.issuing.due == vault.leaf(PEER).ends - (1 - rotation.RENEWAL_FRACTION) * LIFE
     vault = succeeding()
-    assert vault.issuing.due == vault.now + LONGEST_SETTLING
+    assert vault.issuing.due == vault.now + DATABASES.longest_settling
     assert Vault().issuing.due is None
 
 
@@ -287,7 +286,7 @@ class Lab:
     def restart(self, number: int) -> None:
         """Its pod is made anew, and starts if the kubelet finds all that it mounts."""
         digest, key = self.template
-        bundle = authorities_in(self.vault.found[PEER], key)
+        bundle = certificates_in(self.vault.found[PEER], key)
         self.running[number] = Running(key, bundle, self.vault.leaf(PEER), digest) if bundle else None
         self._tell()
 
@@ -313,7 +312,7 @@ class Lab:
             subjects = {known.subject for known in member.trusts}
             assert self.vault.leaf(PEER).issuer in subjects, "the next one to start would not be trusted"
             assert shown <= subjects
-        told = {known.subject for known in authorities_in(self.vault.found[PEER], self.template[1])}
+        told = {known.subject for known in certificates_in(self.vault.found[PEER], self.template[1])}
         assert not told or shown <= told, "nor would it trust the others"
 
 
@@ -332,12 +331,7 @@ EVENTS = st.one_of(
 @given(st.lists(EVENTS, min_size=20, max_size=80))
 def test_nobody_is_ever_shown_a_certificate_that_they_do_not_trust(events: list[tuple[str, int]]) -> None:
     """An operator that is slow or dies, members that restart at any time, kubelets that lag, a deleted Secret."""
-    with patch.object(issuing, "AUTHORITY_LIVES", 2):
-        _play(events)
-
-
-def _play(events: list[tuple[str, int]]) -> None:
-    lab = Lab()
+    lab = Lab(Vault(policy=dataclasses.replace(DATABASES, authority_lives=2)))
     for event, number in events:
         match event:
             case "wait" if lab.vault.leaf(PEER).ends > lab.vault.now + number * DAY:
@@ -381,6 +375,6 @@ def test_the_whole_life_of_an_authority_goes_by_without_a_gap() -> None:
 def test_a_secret_that_tells_of_a_new_authority_lacks_no_key_that_pods_mount() -> None:
     vault = succeeding()
     for known in vault.trusted(PEER):
-        assert authorities_in(vault.found[PEER], authority_key(known)) == vault.trusted(PEER)
+        assert certificates_in(vault.found[PEER], authority_key(known)) == vault.trusted(PEER)
     assert judge(vault.resource, vault.found) == vault.judged()
     assert dataclasses.replace(vault.judged(), found={}) != vault.judged()

@@ -9,11 +9,11 @@ import pytest
 from operators.memcached.objects.pod import SECRETS
 from operators.memcached.observe import Observed
 from operators.memcached.operator import controller
-from operators.memcached.security.certificates import PATIENCE, Served
+from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, Served
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
-from shared.kubernetes.secrets import AGAIN
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
@@ -57,14 +57,14 @@ def test_a_server_that_shows_another_is_told_and_stays_ready() -> None:
         "1 of 2 servers show the Secret's certificate; the kubelet brings it within two minutes."
     )
     assert (made.status["phase"], made.status["certificate"]) == ("Running", "former")
-    assert made.requeue == PATIENCE
+    assert made.requeue == REFRESH_INTERVAL_SECONDS
     assert "PRIVATE" not in str(made.actions)
 
 
 def test_a_server_that_was_just_told_is_left_until_the_kubelet_had_time() -> None:
-    made = asked(Served("old", age=PATIENCE - 1))
+    made = asked(Served("old", age=REFRESH_INTERVAL_SECONDS - 1))
     assert told(made) == []
-    assert made.requeue == PATIENCE
+    assert made.requeue == REFRESH_INTERVAL_SECONDS
 
 
 def test_a_server_that_cannot_be_asked_is_named_and_worries() -> None:
@@ -94,7 +94,7 @@ def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: 
     assert made.actions == ()
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, reason)
     assert made.verdict.message == "spec.auth: it is so. Nothing was changed."
-    assert made.requeue == AGAIN
+    assert made.requeue == SECRETS_RETRY_SECONDS
     assert made.status["servers"] == ["10.0.0.0:11211"]
 
 

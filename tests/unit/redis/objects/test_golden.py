@@ -22,6 +22,7 @@ from operators.redis.security import certificates
 from operators.redis.settings import Settings
 from operators.redis.steps import configuration, provisioning
 from shared.runtime.plan import Apply
+from shared.steps.certificates import cert_manager_certificates
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -55,7 +56,8 @@ def test_the_objects_are_as_written(case: str) -> None:
         provisioning.keep_disruption_budget(SETTINGS, resource, seen, NOW),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
-    made += certificates.ordered(resource, own) if resource.spec.tls.mode == "certManager" else ()
+    if (issuer := resource.spec.tls.issuer) is not None:
+        made += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, seen)
     pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest)
     made.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas))

@@ -7,8 +7,11 @@ from datetime import timedelta
 import pytest
 
 from operators.redis.objects import names
-from operators.redis.security.certificates import MountedCertificates, following, leaves, ordered
+from operators.redis.objects.names import COMPONENT
+from operators.redis.security.certificates import MountedCertificates, following, leaves
+from shared.api.spec import Issuer
 from shared.kubernetes.secrets import encoded
+from shared.steps.certificates import cert_manager_certificates
 from tests.unit.redis.security.rotation import certificate, wished
 from tests.unit.redis.world import NOW
 
@@ -72,7 +75,10 @@ def test_a_certificate_is_for_every_name_by_which_nodes_are_found() -> None:
 
 def test_cert_manager_is_asked_for_the_same_certificates() -> None:
     resource = wished(tls={"mode": "certManager", "issuer": {"name": "ours", "kind": "ClusterIssuer"}})
-    found = {obj["spec"]["secretName"]: obj["spec"] for obj in ordered(resource, names.owner(resource, "x"))}
+    made = cert_manager_certificates(
+        names.owner(resource, "x"), COMPONENT, leaves(resource), Issuer(name="ours", kind="ClusterIssuer")
+    )
+    found = {obj["spec"]["secretName"]: obj["spec"] for obj in made}
     assert found.keys() == {leaf.secret for leaf in leaves(resource)}
     for leaf in leaves(resource):
         spec = found[leaf.secret]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import random
 from collections import deque
 from collections.abc import Iterator
@@ -14,12 +16,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.pki import certs, rotation
-from shared.pki.rotation import LIVES, CertificateOrder, RotationStep, SharedCertificates, decide
-from shared.pki.serving import SelfSignedCertificates, held_in
+from shared.pki.rotation import (
+    SERVING,
+    Authority,
+    AuthorityEvent,
+    AuthorityState,
+    CertificateOrder,
+    SharedCertificates,
+)
+from shared.pki.serving import LONGEST_PAUSE, SelfSignedCertificates
+from shared.pki.serving import pause as pause_of
+from shared.pki.stores import shared_certificates, shared_content
+from shared.status.lifecycle import IllegalTransition
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, Life, Wire, made, served_by, verify
 
 SECONDS = LIFE.total_seconds()
-LAG = SECONDS / rotation.PAUSES * 0.8
+LAG = SECONDS / rotation.SETTLINGS_PER_LIFE * 0.8
 """Until an API server has heard of a change of a caBundle; it must know a new authority before that one signs."""
 
 
@@ -94,7 +106,7 @@ def test_no_client_ever_meets_a_certificate_that_it_cannot_verify(seed: int, cou
     with living(chance, lag=LAG, latency=SECONDS / 500) as (cluster, life, witness):
         for _ in range(count):
             life.start(cluster.replica(Wire(cluster.server, chance, losses)))
-        while cluster.now < START + 2 * LIVES * LIFE:
+        while cluster.now < START + 2 * SERVING.authority_lives * LIFE:
             life.pass_time(chance.uniform(0, SECONDS / 2))
             if chance.random() < 0.5:
                 successor = cluster.replica(Wire(cluster.server, chance, losses))
@@ -118,7 +130,7 @@ def test_after_any_absence_of_all_replicas_the_next_one_mends_everything(seed: i
             life.pass_time(chance.uniform(0, SECONDS))
             for replica in list(life.up):
                 life.stop(replica)
-            life.pass_time(chance.uniform(0, (LIVES + 1) * SECONDS))
+            life.pass_time(chance.uniform(0, (SERVING.authority_lives + 1) * SECONDS))
         life.start(cluster.replica())
         life.pass_time(SECONDS / 10)
         witness.looks_away = False
@@ -130,12 +142,54 @@ def test_after_any_absence_of_all_replicas_the_next_one_mends_everything(seed: i
 # The single decisions.
 
 
+class RotationStep(enum.Enum):
+    """What is made next."""
+
+    KEEP = "nothing"
+    RENEW = "a serving certificate, by an authority that is there"
+    SUCCEED = "an authority, and a last serving certificate by the one before it"
+    BEGIN = "an authority, and a serving certificate by it"
+
+    @classmethod
+    def of(cls, order: CertificateOrder | None) -> RotationStep:
+        if order is None:
+            return cls.KEEP
+        if order.authority_ends is None:
+            return cls.RENEW
+        return cls.BEGIN if order.signer is None else cls.SUCCEED
+
+
+POLICY = dataclasses.replace(SERVING, life=LIFE)
+LIVES = SERVING.authority_lives
+
+
+def ordered(
+    held: SharedCertificates | None,
+    at: datetime,
+    *,
+    trusted: datetime | None = None,
+    host: str = HOST,
+    lost: bool = False,
+) -> CertificateOrder | None:
+    shared, hosts = held or SharedCertificates(), frozenset({host})
+    return rotation.next_order(shared, at, POLICY, name="ours", hosts=hosts, trusted=trusted, lost=lost)[0]
+
+
+async def after(held: SharedCertificates | None, order: CertificateOrder | None, at: datetime) -> SharedCertificates:
+    """What is shared once an order is carried out."""
+    assert order is not None
+    found = shared_certificates(shared_content(await made(order), held or SharedCertificates(), at))
+    assert found is not None
+    return found
+
+
 async def held_after(*steps: RotationStep, at: datetime = START) -> SharedCertificates:
     """What is shared after these steps, one at a time and the next at the same time."""
     held: SharedCertificates | None = None
     for step in steps:
-        ordered = rotation.order(step, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
-        held = held_in(rotation.shared(await made(ordered), held, at))
+        order = ordered(held, at, trusted=at - LIFE, lost=step is RotationStep.SUCCEED)
+        assert RotationStep.of(order) is step
+        held = await after(held, order, at)
     assert held is not None
     return held
 
@@ -145,8 +199,7 @@ def step(
 ) -> RotationStep:
     """What is decided so many seconds after the start, where clients have known the newest one since `trusted`."""
     since = None if trusted is None else START + timedelta(seconds=trusted)
-    now = START + timedelta(seconds=after)
-    return decide(held, now, hosts=frozenset({host}), trusted=since, lost=lost)[0]
+    return RotationStep.of(ordered(held, START + timedelta(seconds=after), trusted=since, host=host, lost=lost))
 
 
 async def test_a_serving_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
@@ -160,48 +213,49 @@ async def test_a_serving_certificate_is_renewed_at_two_thirds_of_its_life() -> N
 
 async def test_an_authority_has_a_successor_long_before_it_ends() -> None:
     held = await held_after(RotationStep.BEGIN)
-    renewed = SharedCertificates(held.authorities, held.key, (await held_after(RotationStep.BEGIN)).serving, "")
     assert step(held, LIVES * SECONDS) is RotationStep.BEGIN
-    assert renewed.serving is not None
-    at = START + 2.7 * LIFE
-    order = rotation.order(RotationStep.RENEW, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
-    fresh = held_in(rotation.shared(await made(order), held, at))
+    assert step(held, 2.6 * SECONDS) is RotationStep.RENEW
+    fresh = await after(held, ordered(held, START + 2.6 * LIFE), START + 2.6 * LIFE)
+    assert step(fresh, 2.6 * SECONDS) is RotationStep.KEEP
     assert step(fresh, 2.7 * SECONDS) is RotationStep.SUCCEED
 
 
 async def test_a_new_authority_signs_only_when_clients_have_known_it_for_a_while() -> None:
     held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
     assert held.serving is not None
-    assert len(held.authorities) == 2
-    assert held.serving.issuer == held.authorities[1].subject, "the old one signed once more"
+    assert len(held.authorities.trusted) == 2
+    assert held.serving.certificate.issuer == held.authorities.trusted[1].subject, "the old one signed once more"
     assert step(held, 10, trusted=None) is RotationStep.KEEP
     assert step(held, 10, trusted=0) is RotationStep.KEEP
     assert step(held, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never while a client does not know it"
-    assert step(held, SECONDS / rotation.PAUSES + 1, trusted=0) is RotationStep.RENEW
+    assert step(held, SECONDS / rotation.SETTLINGS_PER_LIFE + 1, trusted=0) is RotationStep.RENEW
     signed = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
     assert signed.serving is not None
-    assert signed.serving.issuer == signed.newest.subject
-    assert len(signed.authorities) == 2, "the old one stays until it ends"
+    assert signed.serving.certificate.issuer == signed.newest.subject
+    assert len(signed.authorities.trusted) == 2, "the old one stays until it ends"
 
 
 async def test_an_authority_that_ended_leaves_the_bundle() -> None:
     held, later = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED), START + (LIVES + 0.1) * LIFE
-    assert len(rotation.shared(await made(_order(held, later)), held, later)["ca.crt"].split("BEGIN")) == 2
+    assert RotationStep.of(ordered(held, later)) is RotationStep.BEGIN
+    assert len((await after(held, ordered(held, later), later)).authorities.trusted) == 1
 
 
 async def test_what_cannot_be_served_is_made_anew() -> None:
     held = await held_after(RotationStep.BEGIN)
     assert step(held, 0, host="other.system.svc") is RotationStep.RENEW
     assert step(held, 0, lost=True) is RotationStep.SUCCEED
-    assert step(SharedCertificates(held.authorities, held.key, None, ""), 0) is RotationStep.RENEW
+    assert step(SharedCertificates(held.authorities, None), 0) is RotationStep.RENEW
     stranger = (await held_after(RotationStep.BEGIN)).serving
-    assert step(SharedCertificates(held.authorities, held.key, stranger, ""), 0) is RotationStep.RENEW
+    assert step(SharedCertificates(held.authorities, stranger), 0) is RotationStep.RENEW
 
 
 async def test_nothing_outlives_who_signed_it() -> None:
     held = await held_after(RotationStep.BEGIN)
     late = START + (LIVES - 0.5) * LIFE
-    order = rotation.order(RotationStep.SUCCEED, held, late, name="ours", hosts=frozenset({HOST}), life=LIFE)
+    order = ordered(held, late)
+    assert RotationStep.of(order) is RotationStep.SUCCEED
+    assert order is not None
     assert order.ends == held.newest.ends
     assert order.authority_ends == late + LIVES * LIFE
 
@@ -210,13 +264,32 @@ def test_looks_are_rare_for_long_lives_and_many_for_short_ones() -> None:
     def pause(life: float, left: float) -> float:
         ends = START + timedelta(seconds=left)
         begins = ends - timedelta(seconds=life) - rotation.BACKDATED
-        return rotation.pause(certs.Certificate(b"", b"", begins, ends, frozenset(), ""), START).total_seconds()
+        return pause_of(certs.Certificate(b"", b"", begins, ends, frozenset(), ""), START).total_seconds()
 
     assert pause(90 * 86400, 30 * 86400) == 600
     assert pause(20, 20) == 1.0
     assert pause(10, 1) == 0.2
-    assert rotation.pause(None, START) == rotation.LONGEST_PAUSE
+    assert pause_of(None, START) == LONGEST_PAUSE
 
 
-def _order(held: SharedCertificates, at: datetime) -> CertificateOrder:
-    return rotation.order(RotationStep.BEGIN, held, at, name="ours", hosts=frozenset({HOST}), life=LIFE)
+def test_an_authority_without_a_key_never_signs_again() -> None:
+    certificate = certs.Certificate(b"", b"", START, START + LIFE, frozenset(), "")
+    introduced = Authority(AuthorityState.INTRODUCED, certificate, certs.Pair("certificate", "key"))
+    signing = introduced.after(AuthorityEvent.PROMOTE)
+    assert signing == Authority(AuthorityState.SIGNING, certificate, introduced.pair)
+    retired = signing.after(AuthorityEvent.RETIRE)
+    assert retired == Authority(AuthorityState.RETIRED, certificate, None)
+    with pytest.raises(IllegalTransition):
+        retired.after(AuthorityEvent.PROMOTE)
+    assert rotation.AUTHORITY.transitions[retired.after(AuthorityEvent.FORGET).state] == {}
+
+
+async def test_a_successor_that_was_lost_before_clients_knew_it_signs_nothing() -> None:
+    held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
+    order = ordered(held, START + LIFE / 10, lost=True)
+    assert order is not None
+    assert (order.signer, order.ends) == (None, None), "what is served stays"
+    again = await after(held, order, START + LIFE / 10)
+    assert again.serving == held.serving
+    assert again.authorities.former == held.authorities.trusted
+    assert again.authorities.successor is not None

@@ -246,7 +246,7 @@ async def test_changed_files_are_taken_up(tmp_path: Path) -> None:
 async def test_halves_that_do_not_fit_are_kept_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.pki.serving.POLL", 0.01)
+    monkeypatch.setattr("shared.pki.serving.POLL_INTERVAL_SECONDS", 0.01)
     (_, first), (_, second) = signed(), signed()
     put(tmp_path, first)
     certificates = FileCertificates(tmp_path)

@@ -1,0 +1,210 @@
+"""The certificates of a database, as a step's answer: the operator makes them, or cert-manager is asked to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from shared.api.spec import Issuer
+from shared.kubernetes.kinds import SECRET, Kind, Obj
+from shared.kubernetes.ownership import NotOurs, Owner, require_ours
+from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
+from shared.pki import rotation, stores
+from shared.pki.certs import Certificate
+from shared.pki.rotation import (
+    AUTHORITY,
+    DATABASES,
+    Authorities,
+    Authority,
+    AuthorityEvent,
+    AuthorityState,
+    CertificateRequest,
+    RotationPolicy,
+)
+from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+
+CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
+
+LOOK_AHEAD = timedelta(hours=1)
+"""A certificate that is due within it is replaced just then; any other at a usual resync."""
+
+
+def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Step:
+    """Certificates are there before servers need them, and new before the old ones end.
+
+    Args:
+        mode: who makes them: the operator (self), cert-manager (certManager), or the user.
+        issuer: who signs for cert-manager.
+    """
+    if mode == "certManager":
+        assert issuer is not None
+        made = cert_manager_certificates(issuing.own, issuing.component, issuing.leaves, issuer)
+        return Step.do(*(Apply(CERTIFICATE, certificate) for certificate in made))
+    if mode != "self":
+        return PASS
+    try:
+        why, writes = issuing.next()
+    except NotOurs as error:
+        return Step.blocked("NotOurs", str(error))
+    if writes:
+        return Step.wait("IssuingCertificates", f"Certificates are made: {why}.", *writes)
+    due = issuing.due
+    if due is None or due - issuing.now > LOOK_AHEAD:
+        return PASS
+    return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
+
+
+@dataclass(frozen=True)
+class Issuing:
+    """What the Secrets with a resource's certificates are to become.
+
+    When servers take up another trust bundle is theirs: etcd at its start alone, Redis when it is told.
+
+    Attributes:
+        own: whose they are.
+        component: of what their objects are parts.
+        authority: name of the Secret with the authorities; nobody mounts it.
+        leaves: what is signed.
+        found: the Secrets as they are, by name; None for one that does not exist.
+        informed: fingerprint of the newest authority that every server trusts, and would after a restart; empty if they
+            differ.
+    """
+
+    own: Owner
+    component: str
+    authority: str
+    leaves: tuple[CertificateRequest, ...]
+    found: Mapping[str, Obj | None] = field(repr=False)
+    informed: str
+    now: datetime
+    policy: RotationPolicy = DATABASES
+
+    def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
+        """Why, and what, is to be written now; nothing if all is as it is to be.
+
+        Each event in the life of an authority is one write, and the next one follows from what is seen after it.
+
+        Raises:
+            NotOurs: a Secret in the way is somebody else's.
+        """
+        for name in (self.authority, *(leaf.secret for leaf in self.leaves)):
+            if secret := self.found.get(name):
+                require_ours(self._secret(name, {}), secret, self.own.uid)
+        event, why = rotation.next_event(self._authorities, self.now, informed=self._is_informed)
+        if event is not None:
+            return why, (self._write_authorities(event),)
+        causes = {leaf: self._cause(leaf) for leaf in self.leaves}
+        writes = tuple(write for leaf, cause in causes.items() if (write := self._write(leaf, cause)))
+        whys = [f"{leaf.secret}: {cause}" for leaf, cause in causes.items() if cause]
+        return "; ".join(whys) or "whom to trust is told", writes
+
+    @property
+    def due(self) -> datetime | None:
+        """When there may be something to do again; None if there is nothing yet."""
+        held, times = self._authorities, [former.ends for former in self._authorities.former]
+        if held.successor is not None:
+            times.append(self._settled(held.successor))
+        elif held.signer is not None:
+            times.append(rotation.due(held.signer.certificate))
+        times += [rotation.due(certificate) for leaf in self.leaves if (certificate := self._held(leaf))]
+        return min(times, default=None)
+
+    # The authorities.
+
+    @cached_property
+    def _authorities(self) -> Authorities:
+        """As their Secret has them; if none of those can sign, what servers trust is retired."""
+        held = stores.authorities_of(self.found.get(self.authority))
+        usable = held.usable(self.now)
+        if usable.signer or usable.successor:
+            return held
+        trusted = (stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
+        former = (Authority(AuthorityState.RETIRED, each) for each in next(filter(None, trusted), ()))
+        return Authorities(tuple(former)).usable(self.now)
+
+    @property
+    def _is_informed(self) -> bool:
+        """Whether every server and client trusts the successor, and had time to."""
+        successor = self._authorities.successor
+        if successor is None:
+            return False
+        newest = successor.certificate
+        is_in_bundles = all(newest in stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
+        return is_in_bundles and self.informed == stores.fingerprint(newest) and self._settled(successor) <= self.now
+
+    def _settled(self, successor: Authority) -> datetime:
+        return successor.certificate.begins + rotation.BACKDATED + self.policy.settling(self.policy.life)
+
+    def _write_authorities(self, event: AuthorityEvent) -> WriteSecret:
+        """Their Secret after an event."""
+        held, order, keys = self._authorities, None, stores.LEAF_KEYS
+        if event is AuthorityEvent.FORGET:
+            held = held.usable(self.now)
+        elif event is AuthorityEvent.PROMOTE:
+            held = held.promoted()
+        else:
+            order = self.policy.order_authority(self.own.name, self.now)
+            keys = stores.KEYS[AUTHORITY.after(AuthorityState.MISSING, event)]
+        made = self._secret(self.authority, stores.authorities_content(held))
+        return WriteSecret(made, self.found.get(self.authority), order, keys)
+
+    # What they sign.
+
+    def _held(self, leaf: CertificateRequest) -> Certificate | None:
+        issued = stores.issued_in(self.found.get(leaf.secret))
+        return issued.certificate if issued else None
+
+    def _cause(self, leaf: CertificateRequest) -> str:
+        """Why a certificate is made; empty if it is not."""
+        held = self._held(leaf)
+        fits = held is not None and held.hosts == frozenset(leaf.hosts)
+        return rotation.why_replaced(held, self._authorities.signer, self.now, fits=fits)
+
+    def _write(self, leaf: CertificateRequest, cause: str) -> WriteSecret | None:
+        seen, told = self.found.get(leaf.secret), stores.trust_content(self._authorities.trusted)
+        if cause:
+            signer = self._authorities.signer or self._authorities.successor
+            order = self.policy.order_certificate(leaf.name, leaf.hosts, signer, self.now, client=True)
+            return WriteSecret(self._secret(leaf.secret, told), seen, order)
+        held = content_of(seen)
+        content = told | {key: held.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
+        return WriteSecret(self._secret(leaf.secret, content), seen) if held != content else None
+
+    def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
+        kind = "Opaque" if name == self.authority else "kubernetes.io/tls"
+        return self.own.object(SECRET, name, component=self.component, data=encoded(content)) | {"type": kind}
+
+
+def cert_manager_certificates(
+    own: Owner, component: str, leaves: Iterable[CertificateRequest], issuer: Issuer
+) -> tuple[Obj, ...]:
+    """cert-manager's Certificates, each named as the Secret that it fills."""
+    return tuple(
+        own.object(
+            CERTIFICATE,
+            leaf.secret,
+            component=component,
+            spec={
+                "secretName": leaf.secret,
+                **_names(leaf),
+                "usages": ["digital signature", "client auth", *(["server auth"] if leaf.hosts else [])],
+                "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+                "issuerRef": {"group": CERTIFICATE.group, "kind": issuer.kind, "name": issuer.name},
+            },
+        )
+        for leaf in leaves
+    )
+
+
+def _names(leaf: CertificateRequest) -> Obj:
+    addresses = [host for host in leaf.hosts if host == "::1" or host[0].isdigit()]
+    names = [host for host in leaf.hosts if host not in addresses]
+    found = {
+        "commonName": leaf.name,
+        "dnsNames": names,
+        "ipAddresses": addresses,
+        "uris": [leaf.uri] if leaf.uri else [],
+    }
+    return {key: given for key, given in found.items() if given}

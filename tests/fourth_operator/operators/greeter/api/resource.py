@@ -1,0 +1,94 @@
+"""The Greeter resource: its spec, its status, and what admission and the reconcile check."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.api.crd import Column, Resource
+from shared.api.spec import (
+    INT32,
+    Admission,
+    CustomResource,
+    InvalidSpec,
+    Review,
+    Rule,
+    SpecModel,
+    Status,
+    contradictions,
+    parse,
+)
+from shared.kubernetes.kinds import Kind, Obj
+
+_MAX_NAME = 50
+
+
+class GreeterSpec(SpecModel):
+    """What is desired."""
+
+    text: Annotated[str, Field(max_length=1024)] = Field(description="Text that the servers show.")
+    replicas: Annotated[int, Field(ge=0, le=100)] = Field(1, description="Servers.", json_schema_extra=INT32)
+    version: Annotated[str, Field(max_length=128, pattern=r"^[0-9A-Za-z_][0-9A-Za-z_.-]*$")] = Field(
+        "1.29", description="Tag of the servers' image."
+    )
+    paused: bool = Field(False, description="If true, the operator reports, and changes nothing.")
+
+
+class GreeterStatus(Status):
+    """What is observed; the phase is Creating, Running, Paused or Failed."""
+
+    config_map: str | None = Field(None, description="Name of the ConfigMap that holds the text.")
+    ready_replicas: int | None = Field(None, description="Servers that are ready.", json_schema_extra=INT32)
+
+
+API = Resource(
+    kind=Kind("greeter.example.com", "v1alpha1", "Greeter", "greeters"),
+    spec=GreeterSpec,
+    status=GreeterStatus,
+    description="Web servers that show a greeting.",
+    categories=("platform",),
+    columns=(
+        Column("Ready", ".status.readyReplicas", "integer", "Servers that are ready."),
+        Column("Phase", ".status.phase", "string", "What it is doing."),
+        Column("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        Column("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+    ),
+    rules=(
+        Rule(
+            f"size(self.metadata.name) <= {_MAX_NAME}",
+            lambda resource: len(resource.name) <= _MAX_NAME,
+            f"metadata.name names the Deployment and the Service too: at most {_MAX_NAME} characters. Rename it.",
+        ),
+    ),
+)
+
+
+class Greeter(CustomResource[GreeterSpec]):
+    """One Greeter, parsed."""
+
+    @classmethod
+    def parse(cls, obj: Obj) -> Greeter:
+        """Return the resource as a model; raise InvalidSpec where a field is wrong."""
+        return cls(obj, parse(GreeterSpec, obj.get("spec") or {}, at="spec"))
+
+
+def validate(resource: Greeter) -> list[str]:
+    """Check the CEL rules again, for a resource that bypassed admission."""
+    return contradictions(resource, API.rules)
+
+
+def default(obj: Obj) -> Obj:
+    """Fill in what depends on other fields: nothing yet."""
+    return obj
+
+
+def review(new: Obj, _old: Obj | None) -> Review:
+    """Return what makes a resource impossible, and warnings."""
+    try:
+        return Review(errors=tuple(validate(Greeter.parse(new))))
+    except InvalidSpec as wrong:
+        return Review(errors=(str(wrong),))
+
+
+ADMISSION = Admission(API.kind, default, review)

@@ -1,0 +1,16 @@
+"""The registry entry of the greeter operator."""
+
+from __future__ import annotations
+
+from operators.greeter import controller
+from shared.runtime.operator import Operator
+
+OPERATOR = Operator(
+    name="greeter",
+    summary="two web servers that show a greeting",
+    image_repository="nginxinc/nginx-unprivileged",
+    kinds=(controller.SERVED,),
+    values="operators.greeter.manifests.values:VALUES",
+    dashboard="operators.greeter.manifests.dashboard:PAGE",
+    alerts="operators.greeter.manifests.alerts:RULES",
+)

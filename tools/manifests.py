@@ -1,0 +1,35 @@
+"""Writes every generated file from the registry: `python -m tools.manifests [directory of a project]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import operators
+from charts.values import __main__ as values
+from dashboards import __main__ as dashboards
+from dashboards.rules import __main__ as rules
+from docs import __main__ as docs
+from shared.api import crd, reference
+
+PROJECT = Path(__file__).parents[1]
+
+
+def write(project: Path) -> None:
+    """Write CRDs and their reference pages, the charts' values, dashboards, rules and docs below a directory."""
+    for operator in operators.installed():
+        crds = project / "charts" / operator.process_name / "files/crds"
+        crds.mkdir(parents=True, exist_ok=True)
+        for resource in operator.resources:
+            (crds / f"{resource.kind.plural}.yaml").write_text(crd.to_yaml(resource))
+        page = project / "docs/reference" / f"{operator.name}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(reference.to_markdown(*operator.resources))
+    values.write(project)
+    dashboards.write(project)
+    rules.write(project)
+    docs.write(project)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT)
