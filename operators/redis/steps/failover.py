@@ -51,10 +51,15 @@ def _replace(seen: Assessment, master: Seen, heir: Seen, lost: int) -> Step:
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.
     mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.masters) - lost >= view.majority else "TAKEOVER"
-    NODE.after(seen.node_state(heir.id), NodeEvent.FAIL_OVER)
-    call = FailOver(seen.secrets.access, seen.at(heir.id), heir.id, mode)
     message = f"{told}: {heir.name} takes its place."
+    call = take_over(seen, heir.id, mode)
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
+
+
+def take_over(seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOVER"] = "") -> FailOver:
+    """Let a replica take the place of its primary (CLUSTER FAILOVER)."""
+    NODE.after(seen.node_state(node_id), NodeEvent.FAIL_OVER)
+    return FailOver(seen.secrets.access, seen.at(node_id), node_id, mode)
 
 
 def _may_answer(seen: Assessment, copy: Seen) -> bool:

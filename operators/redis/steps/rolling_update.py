@@ -8,11 +8,11 @@ from functools import partial
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.client.commands import FailOver
 from operators.redis.instance import Instance
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed, outlives_pods
+from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.pods import STUCK, is_outdated
@@ -209,7 +209,7 @@ def _fail_over(resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Ins
     heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.reachable[heir.id].leaving]
     if heirs:  # one at a place that is removed will do for want of another: its pod stays while it owns slots
         heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.reachable[heir.id])))
-        call = FailOver(seen.secrets.access, seen.at(heir.id), heir.id, "")
+        call = take_over(seen, heir.id)
         return Step.wait(
             UPGRADING, f"{roll.goal}; {heir.name} takes the place of {place.name}.", call, requeue=FAILOVER_SECONDS
         )

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.client.commands import FailOver
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import SCALING
@@ -28,8 +28,7 @@ def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
         if not node.synced or not view.nodes[node.master].answers:
             message = f"{told} once it has all of its data, and both are there."
             return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
-        NODE.after(seen.node_state(node_id), NodeEvent.FAIL_OVER)
-        call = FailOver(seen.secrets.access, seen.at(node_id), node_id, "")
+        call = take_over(seen, node_id)
         return Step.wait(SCALING, f"{told}.", call, requeue=FAILOVER_SECONDS)
     return PASS
 
