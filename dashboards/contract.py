@@ -16,6 +16,8 @@ import promql_parser
 from prometheus_client.parser import text_string_to_metric_families
 from promql_parser import AggregateExpr, BinaryExpr, Call, Expr, Matcher, MatchOp, StringLiteral, VectorSelector
 
+import operators
+
 SCRAPES = Path(__file__).parent / "scrapes"
 
 TARGET = frozenset({"cluster", "namespace", "job", "instance", "pod", "app_kubernetes_io_instance"})
@@ -105,8 +107,13 @@ def asked_by(expr: str) -> list[QueriedMetric]:
 
 
 def recorded() -> Recorded:
-    """What is in scrapes/."""
-    return Recorded.of(path.read_text() for path in sorted(SCRAPES.glob("*.prom")))
+    """Return what is in scrapes/. An operator shows its series for every kind that it serves, recorded or not."""
+    found = Recorded.of(path.read_text() for path in sorted(SCRAPES.glob("*.prom")))
+    controllers = {resource.kind.name.lower() for operator in operators.installed() for resource in operator.resources}
+    for labels in found.series.values():
+        if "controller" in labels:
+            labels["controller"] |= controllers
+    return found
 
 
 def _unseen(name: str, matcher: Matcher, seen: Labels) -> Iterator[str]:

@@ -45,11 +45,15 @@ def controller(
     )
 
 
+REASONS = frozenset(["NoExporterImage", "PodsRefused", "RefreshingCertificates", "ServerFailing", "SwitchingWorkload"])
+"""Of its conditions and events; the runbook explains each."""
+
 OPERATOR = Operator(
     name="memcached",
     summary="a cache of two memcached servers",
     image_repository="memcached",
     kinds=(ServedKind(resource.API, controller, resource.ADMISSION),),
+    reasons=REASONS,
     values="operators.memcached.manifests.values:MemcachedOperatorValues",
     dashboard="operators.memcached.manifests.dashboard:PAGE",
     alerts="operators.memcached.manifests.alerts:RULES",

@@ -53,12 +53,53 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
     )
 
 
+REASONS = frozenset(
+    [
+        "AssignRefused",
+        "ConfigMapInvalid",
+        "ConfigMapMissing",
+        "Configuring",
+        "Denied",
+        "ForeignData",
+        "Forgetting",
+        "Joining",
+        "Meeting",
+        "MendingSlots",
+        "MovingHeld",
+        "NodeNotEmpty",
+        "NotAnswering",
+        "NotEmpty",
+        "Pairing",
+        "PairingHeld",
+        "PodsOutdated",
+        "PreparingUsers",
+        "Recovering",
+        "RedisUnreachable",
+        "RenewingCertificates",
+        "ReplacingCertificates",
+        "RollHeld",
+        "RotatingPassword",
+        "Serving",
+        "SlotsLost",
+        "SlotsOpen",
+        "SlotsUnserved",
+        "Starting",
+        "StrangerInCluster",
+        "Syncing",
+        "TakingOver",
+        "TargetFull",
+        "VersionRefused",
+    ]
+)
+"""Of its conditions and events; the runbook explains each."""
+
 OPERATOR = Operator(
     name="redis",
     summary="a Redis cluster of three masters and three replicas",
     image_repository="redis",
     kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
     flags=(PASSWORD_OVERLAP,),
+    reasons=REASONS,
     values="operators.redis.manifests.values:RedisOperatorValues",
     dashboard="operators.redis.manifests.dashboard:PAGE",
     alerts="operators.redis.manifests.alerts:RULES",

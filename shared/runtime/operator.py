@@ -41,6 +41,7 @@ class Operator:
         image_repository: the default image repository of its operand.
         kinds: the kinds that it serves, the main one first.
         flags: its own flags, beside those that all operators have.
+        reasons: reasons of its conditions and events, beside those of `shared.status.reasons`.
         values: the model of its chart's values (charts.values.operator.OperatorValues).
         dashboard: its dashboard (dashboards.model.OperatorPage).
         alerts: its rules (dashboards.rules.model.RuleSet).
@@ -52,6 +53,7 @@ class Operator:
     image_repository: str
     summary: str = ""
     flags: tuple[Flag[Any], ...] = ()
+    reasons: frozenset[str] = frozenset()
     values: str = ""
     dashboard: str = ""
     alerts: str = ""

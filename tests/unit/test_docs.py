@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+import operators
+from shared.runtime.operator import Operator
+from shared.status.reasons import COMMON
 from tests.support import paths
 
 ROOT = paths.REPOSITORY
@@ -27,18 +31,19 @@ SAYING = (
 )
 
 
-def reasons() -> set[str]:
-    """Every reason that a plan, a reconcile or a deadline gives: CamelCase strings where reasons are said."""
+SHARED = [
+    *ROOT.glob("shared/steps/*.py"),
+    ROOT / "shared/runtime/reconciler.py",
+    ROOT / "shared/status/phases.py",
+    ROOT / "shared/pki/secret_checks.py",
+]
+PHASES = {"Failed", "Running", "Pending", "Complete"} | {"OnRootMismatch"}  # the last one is Kubernetes' own
+
+
+def reasons(paths: Iterable[Path]) -> set[str]:
+    """Every reason that modules give: CamelCase strings where a step, a verdict or a deadline takes one."""
     found = set()
-    for path in [
-        *ROOT.glob("operators/**/*.py"),
-        *ROOT.glob("shared/steps/*.py"),
-        ROOT / "shared/runtime/reconciler.py",
-        ROOT / "shared/status/phases.py",
-        ROOT / "shared/pki/secret_checks.py",
-        ROOT / "shared/status/phases.py",
-        *ROOT.glob("shared/steps/*.py"),
-    ]:
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             said: list[ast.expr] = []
             if isinstance(node, ast.Call):
@@ -50,14 +55,24 @@ def reasons() -> set[str]:
                 said = node.values
             texts = [text.value for text in said if isinstance(text, ast.Constant) and isinstance(text.value, str)]
             found |= {text for text in texts if re.fullmatch(r"([A-Z][a-z]+){1,4}", text)}
-    return found - {"Failed", "Running", "Pending", "Complete"} - {"OnRootMismatch"}  # phases, and Kubernetes' own
+    return found - PHASES
+
+
+def test_the_shared_reasons_are_declared() -> None:
+    assert {"InvalidSpec", "SecretMissing", "CreateTimeout", "Degraded"} <= reasons(SHARED), "the search finds reasons"
+    assert reasons(SHARED) == COMMON
+
+
+@pytest.mark.parametrize("operator", operators.installed(), ids=lambda operator: operator.name)
+def test_an_operator_declares_its_reasons(operator: Operator) -> None:
+    given = reasons(path for path in ROOT.glob(f"operators/{operator.name}/**/*.py") if path.name != "operator.py")
+    assert given - COMMON == set(operator.reasons)
 
 
 def test_every_reason_has_its_place_in_the_runbook() -> None:
     pages = [ROOT / "docs/runbook.md", *ROOT.glob("docs/runbook/*.md")]
     headings = {found for page in pages for found in re.findall(r"^### (\w+)$", page.read_text(), re.MULTILINE)}
-    assert {"InvalidSpec", "SecretMissing", "CreateTimeout", "Degraded"} <= reasons(), "the search finds reasons"
-    assert reasons() <= headings
+    assert COMMON.union(*(operator.reasons for operator in operators.installed())) <= headings
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

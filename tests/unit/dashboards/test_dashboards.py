@@ -12,6 +12,7 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard as Known
 
+import operators
 from dashboards import __main__ as writing
 from dashboards import grafana
 from dashboards.catalogue import DASHBOARDS, SHIPPED, queries
@@ -41,13 +42,10 @@ def made(page: Dashboard) -> dict[str, Any]:
 
 
 def test_uids_are_those_that_links_and_alerts_name() -> None:
-    assert [page.uid for page in DASHBOARDS] == [
-        "platform-overview",
-        "platform-memcached",
-        "platform-etcd",
-        "platform-redis",
-        "platform-operators",
-    ]
+    first, *of_operators, last = (page.uid for page in DASHBOARDS)
+    assert (first, last) == ("platform-overview", "platform-operators")
+    assert sorted(of_operators) == [f"platform-{operator.name}" for operator in operators.installed()]
+    assert {"platform-memcached", "platform-etcd", "platform-redis"} <= set(of_operators)
 
 
 def test_the_files_are_as_they_are_generated(tmp_path: Path) -> None:
