@@ -15,23 +15,11 @@ from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
 from operators.etcd.plan import Planner
 from operators.etcd.resource_metrics import backup_states, cluster_states
-from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
-
-
-def settings_of(options: Options) -> Settings:
-    """What options give to plans."""
-    return Settings(
-        options.operator_name,
-        options.image_repository,
-        options.agent_image,
-        create_timeout=options.create_timeout,
-        upgrade_timeout=options.upgrade_timeout,
-        certificate_lifetime=options.certificate_lifetime,
-    )
+from shared.runtime.settings import Settings
 
 
 def clusters(options: Options, connect: Connect = gateway.connect) -> Controller[resource.EtcdCluster, Observed]:
@@ -46,7 +34,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, backup.API.kind),
         parse=resource.EtcdCluster.parse,
         observe=observer(connect),
-        plan=Planner(settings_of(options)).plan,
+        plan=Planner(Settings.of(options)).plan,
         call=partial(execute, connect),
         application="etcd",
         states=cluster_states,
@@ -62,7 +50,7 @@ def backups(
     Args:
         connect: as `clusters` has it.
     """
-    settings = settings_of(options)
+    settings = Settings.of(options)
     return Controller(
         operator=options.operator_name,
         kind=backup.API.kind,

@@ -11,7 +11,6 @@ from operators.etcd.api.resource import EtcdCluster, validate
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import recovery_pod
 from operators.etcd.observe import Observed
-from operators.etcd.settings import Settings
 from operators.etcd.steps import availability
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
@@ -42,6 +41,7 @@ from operators.etcd.steps.rolling_update import (
 from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
+from shared.runtime.settings import Settings
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import pause, reject_invalid_spec

@@ -18,12 +18,12 @@ from operators.etcd.membership.layout import recorded_disk
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.settings import Settings
 from operators.etcd.steps import maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
 from operators.etcd.steps.restore import restore_status
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
+from shared.runtime.settings import Settings
 
 MIN_CHANGE_SHARE = 0.1
 """Part of a size by which it must differ from what was told before it is told anew."""

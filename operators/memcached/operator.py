@@ -10,11 +10,11 @@ from operators.memcached.observe import Observed, observer
 from operators.memcached.plan import Planner
 from operators.memcached.resource_metrics import states
 from operators.memcached.security import certificates
-from operators.memcached.settings import Settings
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
+from shared.runtime.settings import Settings
 
 
 def controller(
@@ -25,20 +25,13 @@ def controller(
     Args:
         connect: to a running server.
     """
-    settings = Settings(
-        options.operator_name,
-        options.image_repository,
-        options.agent_image,
-        create_timeout=options.create_timeout,
-        upgrade_timeout=options.upgrade_timeout,
-    )
     return Controller(
         operator=options.operator_name,
         kind=resource.API.kind,
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER),
         parse=resource.Memcached.parse,
         observe=observer(connect),
-        plan=Planner(settings).plan,
+        plan=Planner(Settings.of(options)).plan,
         call=partial(certificates.refresh, connect),
         states=states,
         certificate_ends=lambda seen: seen.secrets.expires.values(),

@@ -10,7 +10,6 @@ from operators.memcached import status
 from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
-from operators.memcached.settings import Settings
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import await_servers, report_failing_server
 from operators.memcached.steps.certificate_refresh import REFRESHING, renew_certificates
@@ -25,6 +24,7 @@ from operators.memcached.steps.provisioning import (
 from operators.memcached.steps.workload_switch import retire_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
+from shared.runtime.settings import Settings
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import pause, reject_invalid_spec

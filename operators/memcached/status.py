@@ -6,10 +6,10 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects.names import owner, server_address, server_name
 from operators.memcached.objects.pod import COMPONENT
-from operators.memcached.settings import Settings
 from shared.api.image import Image
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.ownership import selector_text
+from shared.runtime.settings import Settings
 
 
 def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:

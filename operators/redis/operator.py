@@ -22,18 +22,6 @@ from shared.runtime.options import Flag, Options
 PASSWORD_OVERLAP = Flag("--password-overlap", "600", "seconds for which a former password is good still", seconds)
 
 
-def settings_of(options: Options) -> Settings:
-    """What options give to plans."""
-    return Settings(
-        options.operator_name,
-        options.image_repository,
-        create_timeout=options.create_timeout,
-        upgrade_timeout=options.upgrade_timeout,
-        certificate_lifetime=options.certificate_lifetime,
-        password_overlap=options.option(PASSWORD_OVERLAP),
-    )
-
-
 def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
     """The rooms of a RedisCluster, put together.
 
@@ -46,7 +34,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
         parse=resource.RedisCluster.parse,
         observe=observer(connect),
-        plan=Planner(settings_of(options)).plan,
+        plan=Planner(Settings.of(options, password_overlap=options.option(PASSWORD_OVERLAP))).plan,
         call=partial(execute, connect),
         states=states,
         certificate_ends=lambda seen: seen.secrets.expires.values(),

@@ -6,30 +6,20 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from shared.api.spec import CustomResource
 from shared.kubernetes.kinds import Obj
+from shared.runtime import settings
 from shared.runtime.plan import PASS, Plan, Step, StepOf, follow
 from shared.status.deadlines import Deadline
 from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.verdict import Progress, Verdict
 
-
-class Timeouts(Protocol):
-    """Options of an operator that every plan needs, in seconds."""
-
-    @property
-    def create_timeout(self) -> float: ...
-
-    @property
-    def upgrade_timeout(self) -> float: ...
-
-
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 Observed = TypeVar("Observed")
 Facts = TypeVar("Facts")
-Settings = TypeVar("Settings", bound=Timeouts)
+Settings = TypeVar("Settings", bound=settings.Settings)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

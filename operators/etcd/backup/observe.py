@@ -16,7 +16,6 @@ from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointStatus
 from operators.etcd.objects import names
 from operators.etcd.security import secrets
-from operators.etcd.settings import Settings
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
@@ -26,6 +25,7 @@ from shared.kubernetes.ownership import controller_of, selector_text
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+from shared.runtime.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

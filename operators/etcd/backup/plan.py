@@ -17,10 +17,10 @@ from operators.etcd.backup.assessment import Assessment
 from operators.etcd.backup.observe import Observed, choose
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.report import MAX_ATTEMPTS
-from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Plan, Step, StepOf, follow
+from shared.runtime.settings import Settings
 from shared.steps.planner import reject_invalid_spec
 
 BACKOFF_SECONDS = (15.0, 60.0)

@@ -21,12 +21,12 @@ from operators.etcd.objects import bootstrap, names, stateful_set
 from operators.etcd.objects.command_line import HOME
 from operators.etcd.objects.pod import RUN_AS_USER as UID
 from operators.etcd.security.secrets import USER
-from operators.etcd.settings import Settings
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
+from shared.runtime.settings import Settings
 
 APPLICATION = "etcd-backup"
 """app.kubernetes.io/name of what an EtcdBackup owns: a cluster may have the same name."""

@@ -42,10 +42,6 @@ class Quorum:
         """While a voter, healthy or not, restarts."""
         return Quorum(self.voters, self.healthy - healthy)
 
-    def with_another(self) -> Quorum:
-        """After a healthy learner was given its vote."""
-        return Quorum(self.voters + 1, self.healthy + 1)
-
     def __str__(self) -> str:
         return f"{self.healthy} of {self.voters} voters are healthy, and {self.needed} must agree"
 

@@ -17,12 +17,12 @@ from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.objects import names
 from operators.etcd.observe import Observed
-from operators.etcd.settings import Settings
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import as_object
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.runtime.settings import Settings
 from shared.status import conditions
 
 MAX_FAILED_KEPT = 3

@@ -12,7 +12,6 @@ from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.names import COMPONENT, SECRETS
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
-from operators.etcd.settings import Settings
 from operators.etcd.steps.quorum_recovery import replicas
 from operators.etcd.steps.rolling_update import permitted
 from shared.api.podspec import smaller
@@ -20,6 +19,7 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
+from shared.runtime.settings import Settings
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound

@@ -19,11 +19,11 @@ from operators.etcd.lifecycles import RESTORE, RestoreEvent, RestoreState
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import SEED
 from operators.etcd.objects.names import volume_name
-from operators.etcd.settings import Settings
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.runtime.settings import Settings
 from shared.status.verdict import Progress
 
 RESTORING = "Restoring"

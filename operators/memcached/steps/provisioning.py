@@ -9,9 +9,9 @@ from operators.memcached.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import pod
-from operators.memcached.settings import Settings
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Step
+from shared.runtime.settings import Settings
 from shared.steps import provisioning
 
 

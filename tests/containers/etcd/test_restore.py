@@ -32,8 +32,8 @@ from operators.etcd.client.server import EndpointStatus
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.objects.command_line import HOME
-from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import Obj
+from shared.runtime.settings import Settings
 from tests.containers.support import etcd_servers
 from tests.containers.support.etcd_servers import OPEN, Node, eventually
 

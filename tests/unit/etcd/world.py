@@ -17,10 +17,10 @@ from operators.etcd.objects.bootstrap import REFUSED, Closed, Start
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.plan import Planner
 from operators.etcd.security.secrets import Secrets
-from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Action, Plan
+from shared.runtime.settings import Settings
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = "2026-01-01T11:00:00Z"

@@ -9,10 +9,10 @@ from typing import Any
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.plan import Planner
-from operators.memcached.settings import Settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan
+from shared.runtime.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = Settings("memcached-operator", "memcached", "example.com/memcached-operator:1")

@@ -9,12 +9,12 @@ from functools import partial
 from operators.greeter.api.resource import Greeter, validate
 from operators.greeter.objects import config_map
 from operators.greeter.observe import Observed
-from operators.greeter.settings import Settings
 from operators.greeter.steps import serving, text
 from operators.greeter.steps.serving import keep_servers, keep_service, wait_until_available
 from operators.greeter.steps.text import keep_config_map, wait_until_written
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
+from shared.runtime.settings import Settings
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.planner import as_observed, pause, reject_invalid_spec

@@ -14,10 +14,10 @@ from operators.etcd.backup.observe import Observed, SnapshotSource, choose
 from operators.etcd.backup.plan import BACKOFF_SECONDS, Planner
 from operators.etcd.backup.report import MAX_ATTEMPTS
 from operators.etcd.client.server import CORRUPT
-from operators.etcd.settings import Settings
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Delete, Plan
+from shared.runtime.settings import Settings
 from shared.status import conditions
 from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import (

@@ -22,9 +22,9 @@ from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
 from operators.etcd.security.secrets import Secrets
-from operators.etcd.settings import Settings
 from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
+from shared.runtime.settings import Settings
 from shared.steps.certificates import cert_manager_certificates
 
 GOLDEN = Path(__file__).parent / "golden"

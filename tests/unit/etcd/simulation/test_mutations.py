@@ -16,10 +16,10 @@ from operators.etcd.membership.layout import layout as derived
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.observe import Observed
-from operators.etcd.settings import Settings
 from operators.etcd.steps import provisioning, quorum_recovery, rolling_update
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Apply, Step
+from shared.runtime.settings import Settings
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe

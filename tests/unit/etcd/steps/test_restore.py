@@ -16,11 +16,11 @@ from operators.etcd.backup.view import BackupView, Snapshot
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed, New
 from operators.etcd.observe import Observed
-from operators.etcd.settings import Settings
 from operators.etcd.steps.restore import FINAL, RETRY_SECONDS, restore_data, restore_status
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
+from shared.runtime.settings import Settings
 from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import at, ended, failed, leaving, there
 from tests.unit.etcd.world import (

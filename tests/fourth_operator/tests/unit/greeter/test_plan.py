@@ -8,9 +8,9 @@ from typing import Any
 from operators.greeter.api.resource import API, Greeter
 from operators.greeter.observe import Observed
 from operators.greeter.plan import Planner
-from operators.greeter.settings import Settings
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply, Plan
+from shared.runtime.settings import Settings
 from shared.status.verdict import Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
