@@ -86,6 +86,7 @@ REASONS = frozenset(
         "Interrupted",
         "Joining",
         "LearnerStuck",
+        "MemberFailing",
         "NoAgentImage",
         "NoMember",
         "NoQuorum",

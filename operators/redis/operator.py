@@ -54,6 +54,7 @@ REASONS = frozenset(
         "Meeting",
         "MendingSlots",
         "MovingHeld",
+        "NodeFailing",
         "NodeNotEmpty",
         "NotAnswering",
         "NotEmpty",

@@ -2,6 +2,7 @@
 
 COMMON = frozenset(
     [
+        "ApiUnavailable",
         "CreateTimeout",
         "Creating",
         "Degraded",

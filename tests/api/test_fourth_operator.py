@@ -155,6 +155,10 @@ def test_a_fourth_operator_touches_no_other_file_and_makes_its_resource_ready(
     finally:
         kube("delete", "--ignore-not-found", "--filename", crds)
 
+    tree.make("new-kind", "OPERATOR=greeter", "KIND=Farewell")
+    tree(*UNIT_TESTS)
+    assert (crds / "farewells.yaml").exists()
+
 
 def ready(world: World, name: str) -> Obj | None:
     """The Greeter, once it is Ready."""

@@ -104,7 +104,7 @@ learn = cache(LiveCourse.learn)
 def at_once() -> Iterator[None]:
     """No member of the fake has to be connected for a while before there is another."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaling, "CONNECTED", 0.0)
+        patch.setattr(scaling, "CONNECTED_SECONDS", 0.0)
         yield
 
 
