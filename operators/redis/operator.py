@@ -12,14 +12,11 @@ from operators.redis.observe import Observed
 from operators.redis.observer import observer
 from operators.redis.plan import Planner
 from operators.redis.resource_metrics import states
-from operators.redis.settings import Settings
-from shared.cli.options import seconds
+from operators.redis.settings import FLAGS, Settings
 from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.runtime.controller import Controller
 from shared.runtime.operator import Operator, ServedKind
-from shared.runtime.options import Flag, Options
-
-PASSWORD_OVERLAP = Flag("--password-overlap", "600", "seconds for which a former password is good still", seconds)
+from shared.runtime.options import Options
 
 
 def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
@@ -34,7 +31,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET),
         parse=resource.RedisCluster.parse,
         observe=observer(connect),
-        plan=Planner(Settings.of(options, password_overlap=options.option(PASSWORD_OVERLAP))).plan,
+        plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),
         states=states,
         certificate_ends=lambda seen: seen.secrets.expires.values(),
@@ -87,7 +84,7 @@ OPERATOR = Operator(
     summary="a Redis cluster of three masters and three replicas",
     image_repository="redis",
     kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
-    flags=(PASSWORD_OVERLAP,),
+    flags=FLAGS,
     reasons=REASONS,
     values="operators.redis.manifests.values:RedisOperatorValues",
     dashboard="operators.redis.manifests.dashboard:PAGE",

@@ -119,7 +119,8 @@ class Step:
         reason: CamelCase, for machines.
         message: a sentence for people, with the values.
         warning: whether a person should worry.
-        requeue: seconds after which to look again though nothing changed (an external wait).
+        requeue: seconds after which to look again though nothing changed (an external wait). After a round that changed
+            something the next one follows at once, unless the change was a `Call` that is `lasting`.
     """
 
     actions: tuple[Action, ...] = ()

@@ -9,7 +9,7 @@ from shared.pki.rotation import LIFETIME
 from shared.runtime.options import Options
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """The operator's options that plans need; an operator with more of them derives its own.
 
