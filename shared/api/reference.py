@@ -12,7 +12,7 @@ from shared.api import crd
 from shared.api.crd import Resource
 from shared.kubernetes.kinds import Obj
 
-HEADER = "<!-- Generated from the operator's api.py by `make manifests`. Do not edit. -->\n"
+HEADER = "<!-- Generated from the operator's api/ by `make manifests`. Do not edit. -->\n"
 
 
 class Field(NamedTuple):
