@@ -37,7 +37,7 @@ from dashboards.model import (
     Variable,
 )
 
-WIDTH = 24
+GRID_COLUMNS = 24
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAG = "platform"
 """By this tag dashboards link to each other: to those that are there."""
@@ -125,11 +125,11 @@ def _laid_out(rows: Iterable[Row]) -> Iterable[types.Panel | types.RowPanel]:
     number, top = 0, 0
     for row in rows:
         number += 1
-        yield types.RowPanel(title=row.title, id_val=number, grid_pos=types.GridPos(h=1, w=WIDTH, x=0, y=top))
+        yield types.RowPanel(title=row.title, id_val=number, grid_pos=types.GridPos(h=1, w=GRID_COLUMNS, x=0, y=top))
         top += 1
         left = tallest = 0
         for panel in row.panels:
-            if left + panel.width > WIDTH:
+            if left + panel.width > GRID_COLUMNS:
                 left, top, tallest = 0, top + tallest, 0
             number += 1
             built = _panel(panel).build()

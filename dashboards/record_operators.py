@@ -27,7 +27,7 @@ Obj = dict[str, Any]
 
 OPERATORS = ("memcached", "etcd", "redis")
 NAMESPACE = "default"
-LOOKS = 60
+MAX_LOOKS = 60
 """How often each is scraped, every quarter of a second."""
 
 
@@ -61,7 +61,7 @@ def _operator(plane: ControlPlane, directory: Path, name: str) -> str:
     looks: list[str] = []
     with running(directory, name, url, sys.executable, "-m", f"operators.{name}", *flags):
         _ask_webhook(webhook)
-        for _ in range(LOOKS):
+        for _ in range(MAX_LOOKS):
             looks.append(scrape(url))
             time.sleep(0.25)
     return merged(looks)

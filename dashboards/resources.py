@@ -31,13 +31,13 @@ from dashboards.promql import (
     variables,
 )
 
-DAY = 86400.0
-MINUTE = 60.0
+DAY_SECONDS = 86400.0
+MINUTE_SECONDS = 60.0
 
-EXPIRY = good_from(3 * DAY, 14 * DAY)
+EXPIRY = good_from(3 * DAY_SECONDS, 14 * DAY_SECONDS)
 """What is left of a certificate: our own are renewed when 30 days are left."""
 
-UNREADY_FOR = bad_from(2 * MINUTE, 10 * MINUTE)
+UNREADY_FOR = bad_from(2 * MINUTE_SECONDS, 10 * MINUTE_SECONDS)
 
 READY: Mappings = (("True", "Ready", "green"), ("False", "Not ready", "red"), ("Unknown", "Unknown", "orange"))
 PHASES: Mappings = (

@@ -125,7 +125,7 @@ class VariableSource(SpecModel):
     resource_field_ref: ResourceOf | None = None
 
 
-class Variable(SpecModel):
+class EnvironmentVariable(SpecModel):
     """An environment variable of a container."""
 
     name: Text

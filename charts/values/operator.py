@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from charts.values.base import Values
-from charts.values.kubernetes import Affinity, Labels, LabelSelector, LocalName, Strings, Text, Variable
+from charts.values.kubernetes import Affinity, EnvironmentVariable, Labels, LabelSelector, LocalName, Strings, Text
 from charts.values.rules import PrometheusRule, Thresholds
 from shared.api.podspec import ResourceRequirements, Toleration, TopologySpread
 
@@ -270,7 +270,7 @@ class OperatorValues(Values):
     priority_class_name: str = Field("", description="PriorityClass of the pods.")
     pod_annotations: Strings = Field({}, description="Further annotations of the pods.")
     pod_labels: Labels = Field({}, description="Further labels of the pods; the chart's own win.")
-    extra_env: list[Variable] = Field(
+    extra_env: list[EnvironmentVariable] = Field(
         [], description="Further variables for the container, as in a pod; what the chart sets by flags wins."
     )
 

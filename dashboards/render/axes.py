@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from dashboards.render.fields import Field
+from dashboards.render.fields import ValueFormat
 from dashboards.render.units import scale
 
 
-def values(axes: Axes, field: Field, top: float, pixels: float) -> None:
+def values(axes: Axes, field: ValueFormat, top: float, pixels: float) -> None:
     """From 0 to a bit above the top, round in what people count in."""
     one = scale(top, field.unit)
     counted = MaxNLocator(4 if pixels < 300 else 6, integer=field.unit == "short" and top >= 4)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from dashboards.render.axes import clock, values
-from dashboards.render.fields import COLOURS, PALETTE, Field, Json, cells, columns, legend
+from dashboards.render.fields import COLOURS, PALETTE, Json, ValueFormat, cells, columns, legend
 from dashboards.render.prometheus import Series
 
 PAGE, PANEL, EDGE, FAINT, INK = "#111217", "#181b1f", "#2f333b", "#8e95a3", COLOURS["text"]
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Canvas:
     """A picture under way.
 
     Attributes:
@@ -60,7 +60,7 @@ class Page:
     lines: Sequence[Line] = ()
 
     @classmethod
-    def blank(cls, width: int, height: int, start: float, end: float, lines: Sequence[Line]) -> Page:
+    def blank(cls, width: int, height: int, start: float, end: float, lines: Sequence[Line]) -> Canvas:
         return cls(Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=PAGE), start, end, lines)
 
     @property
@@ -105,7 +105,7 @@ def cut(text: str, pixels: float, size: float) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def draw(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+def draw(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     """One panel, whatever its type.
 
     Raises:
@@ -121,16 +121,16 @@ def _named(panel: Json, answers: Answers) -> list[tuple[str, Series]]:
     return [(legend(forms[letter], series.labels), series) for letter, found in answers.items() for series in found]
 
 
-def _nothing(page: Page, panel: Json, box: Box) -> None:
+def _nothing(page: Canvas, panel: Json, box: Box) -> None:
     said = panel["fieldConfig"]["defaults"].get("noValue", "no data")
     page.text(box.left + box.width / 2, box.top + box.height / 2 + 8, said, size=14, colour=FAINT, align="center")
 
 
-def _stat(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+def _stat(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     found = [series for _, series in _named(panel, answers) if series.values]
     if not found:
         return _nothing(page, panel, box)
-    series, field = found[0], Field.of(panel["fieldConfig"]["defaults"])
+    series, field = found[0], ValueFormat.of(panel["fieldConfig"]["defaults"])
     value = series.values[-1]
     colour, middle = field.colour(value), box.top + box.height / 2 + 4
     if panel["options"]["colorMode"] == "background":
@@ -150,9 +150,9 @@ def _stat(page: Page, panel: Json, answers: Answers, box: Box) -> None:
     return None
 
 
-def _graph(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+def _graph(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     defaults = panel["fieldConfig"]["defaults"]
-    field, custom = Field.of(defaults), defaults["custom"]
+    field, custom = ValueFormat.of(defaults), defaults["custom"]
     found = [(name, series) for name, series in _named(panel, answers) if series.values]
     if not found:
         return _nothing(page, panel, box)
@@ -198,7 +198,7 @@ def _unbroken(
         yield series.times[begin:end], low[begin:end], high[begin:end]
 
 
-def _legend(page: Page, entries: list[tuple[str, str]], box: Box) -> float:
+def _legend(page: Canvas, entries: list[tuple[str, str]], box: Box) -> float:
     """Names of series below a graph, in two lines at most; the height that they take."""
     size, rows, left = 10.5, 1, box.left + 14
     places: list[tuple[int, float, str, str]] = []
@@ -220,8 +220,8 @@ def _legend(page: Page, entries: list[tuple[str, str]], box: Box) -> float:
     return 16.0 * rows
 
 
-def _timeline(page: Page, panel: Json, answers: Answers, box: Box) -> None:
-    field = Field.of(panel["fieldConfig"]["defaults"])
+def _timeline(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
+    field = ValueFormat.of(panel["fieldConfig"]["defaults"])
     found = sorted((name, series) for name, series in _named(panel, answers) if series.values)
     if not found:
         return _nothing(page, panel, box)
@@ -261,7 +261,7 @@ def spells(series: Series, step: float) -> Iterator[tuple[float, float, float]]:
         yield spell
 
 
-def _table(page: Page, panel: Json, answers: Answers, box: Box) -> None:
+def _table(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     rows = cells(panel, answers)
     if not rows:
         return _nothing(page, panel, box)

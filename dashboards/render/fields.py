@@ -28,7 +28,7 @@ PALETTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ValueFormat:
     """How values are shown.
 
     Attributes:
@@ -42,7 +42,7 @@ class Field:
     mappings: Mapping[str, tuple[str, str]]
 
     @classmethod
-    def of(cls, config: Json) -> Field:
+    def of(cls, config: Json) -> ValueFormat:
         """From the defaults of a panel's fieldConfig, or what overrides it."""
         steps = (config.get("thresholds") or {}).get("steps") or ()
         mappings = {
@@ -93,7 +93,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table.
 
     Attributes:
@@ -104,10 +104,10 @@ class Column:
     name: str
     title: str
     width: int
-    field: Field
+    field: ValueFormat
 
 
-def columns(panel: Json) -> list[Column]:
+def columns(panel: Json) -> list[TableColumn]:
     """The columns of a table, in order: those that it names; whatever else the queries answer, it hides."""
     [organized] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
     titles, places = organized["renameByName"], organized["indexByName"]
@@ -117,7 +117,9 @@ def columns(panel: Json) -> list[Column]:
         if override["matcher"]["id"] == "byName"
     }
     return [
-        Column(name, titles[name], overrides[titles[name]].get("custom.width", 0), Field.of(overrides[titles[name]]))
+        TableColumn(
+            name, titles[name], overrides[titles[name]].get("custom.width", 0), ValueFormat.of(overrides[titles[name]])
+        )
         for name in sorted(titles, key=places.__getitem__)
     ]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dashboards.promql import filled
-from dashboards.render.drawing import EDGE, FAINT, Answers, Box, Line, Page, draw
+from dashboards.render.drawing import EDGE, FAINT, Answers, Box, Canvas, Line, draw
 from dashboards.render.fields import COLOURS, Json
 from dashboards.render.prometheus import Prometheus
 
@@ -63,7 +63,7 @@ def picture(dashboard: Json, prometheus: Prometheus, view: View, file: Path) -> 
     panels = dashboard["panels"]
     below = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels) * ROW
     width, height = 24 * COLUMN + 2 * MARGIN, HEAD + below + FOOT
-    page = Page.blank(width, height, view.start, view.end, list(_lines(dashboard, prometheus, view)))
+    page = Canvas.blank(width, height, view.start, view.end, list(_lines(dashboard, prometheus, view)))
     page.text(MARGIN, 24, dashboard["title"], size=20)
     page.text(MARGIN, 46, dashboard["description"], size=12, colour=FAINT)
     page.text(width - MARGIN, 24, _when(view), size=12, colour=FAINT, align="right")

@@ -6,7 +6,7 @@ from dashboards.rules.asking import of_operator
 from dashboards.rules.model import Alert, Group, Recording, Severity, Subject
 
 DASHBOARD = "platform-operators"
-FEW = 10
+MIN_RECONCILES = 10
 """Failures within the longer window of which nobody hears: of a handful of reconciles, one that is retried is a lot."""
 
 WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
@@ -75,7 +75,7 @@ def group(operator: str, kinds: str) -> Group:
                 severity,
                 f"controller:reconcile_errors:ratio_rate{long}{{{ours}}} > {factor:g} * ${{errorBudget}} and "
                 f"controller:reconcile_errors:ratio_rate{short}{{{ours}}} > {factor:g} * ${{errorBudget}} and "
-                f"{failures}[{long}])) > {FEW}",
+                f"{failures}[{long}])) > {MIN_RECONCILES}",
                 wait,
                 "Reconciles of {{ $labels.controller }} fail",
                 f"{{{{ $value | humanizePercentage }}}} of them within {long}, at least {factor:g} times what may.",

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.view import BackupView
-from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, Progress
+from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import REFUSED
 from operators.etcd.objects.names import CONTAINER
@@ -50,7 +50,7 @@ class Instance:
     member: Member | None = None
     status: EndpointStatus | None = None
     error: str = ""
-    progress: Progress | None = None
+    progress: RaftProgress | None = None
     disk: str = ""
     recorded: str = ""
     empty_data_dir: bool = False

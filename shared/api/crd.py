@@ -34,7 +34,7 @@ _TURNED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """A column of `kubectl get`.
 
     Attributes:
@@ -79,7 +79,7 @@ class Resource:
     description: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     scale: Scale | None = None
     rules: tuple[Rule, ...] = ()
 
@@ -134,7 +134,7 @@ def _version(resource: Resource) -> Obj:
     }
 
 
-def _column(column: Column) -> Obj:
+def _column(column: PrinterColumn) -> Obj:
     shown = {"name": column.name, "type": column.type, "jsonPath": column.path, "description": column.description}
     return shown | ({"priority": 1} if column.wide else {})
 

@@ -15,7 +15,7 @@ from shared.kubernetes.kinds import Obj
 HEADER = "<!-- Generated from the operator's api/ by `make manifests`. Do not edit. -->\n"
 
 
-class Field(NamedTuple):
+class ReferenceField(NamedTuple):
     """A field of a schema, wherever it stands in it.
 
     Attributes:
@@ -55,15 +55,15 @@ def _part(resource: Resource) -> str:
     return "\n".join(parts)
 
 
-def fields(schema: Obj, path: str) -> Iterator[Field]:
+def fields(schema: Obj, path: str) -> Iterator[ReferenceField]:
     """Everything below a schema, in its order: fields, and the items of lists and values of maps."""
     required = schema.get("required", ())
     for name, inner in schema.get("properties", {}).items():
-        yield Field(f"{path}.{name}".lstrip("."), inner, name in required)
+        yield ReferenceField(f"{path}.{name}".lstrip("."), inner, name in required)
         yield from fields(inner, f"{path}.{name}")
     for sign, inner in (("[]", schema.get("items")), ("{}", schema.get("additionalProperties"))):
         if isinstance(inner, dict):
-            yield Field(path.lstrip(".") + sign, inner, required=False)
+            yield ReferenceField(path.lstrip(".") + sign, inner, required=False)
             yield from fields(inner, path + sign)
 
 
@@ -106,7 +106,7 @@ def _type(schema: Obj) -> str:
     return f"{name}, at most {high}" if high is not None else name
 
 
-def _default(field: Field) -> str:
+def _default(field: ReferenceField) -> str:
     if "default" in field.schema:
         return f"`{json.dumps(field.schema['default'])}`"
     return "required" if field.required else ""
@@ -114,7 +114,7 @@ def _default(field: Field) -> str:
 
 def _rules(schema: Obj) -> str:
     said = []
-    for path, inner, _ in (Field("", schema, required=True), *fields(schema, "")):
+    for path, inner, _ in (ReferenceField("", schema, required=True), *fields(schema, "")):
         for rule in inner.get("x-kubernetes-validations", ()):
             where = (path + rule.get("fieldPath", "")).lstrip(".")
             said.append(f"- {f'`{where}`: ' if where else ''}{_message(rule)}")

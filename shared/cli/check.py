@@ -24,10 +24,10 @@ from shared.status import conditions
 
 log = logging.getLogger(__name__)
 
-WITHIN = 240.0
+CHECK_TIMEOUT_SECONDS = 240.0
 """Seconds until a resource that is not Ready has failed; `helm test` waits for five minutes."""
 
-PAUSE = 1.0
+RETRY_SECONDS = 1.0
 """Seconds between looks."""
 
 LABEL = {"app.kubernetes.io/component": "check"}
@@ -59,7 +59,15 @@ class Check:
     spec: Obj
     use: Callable[[Obj], Awaitable[str]]
 
-    async def run(self, kube: Kube, namespace: str, name: str, *, within: float = WITHIN, pause: float = PAUSE) -> str:
+    async def run(
+        self,
+        kube: Kube,
+        namespace: str,
+        name: str,
+        *,
+        within: float = CHECK_TIMEOUT_SECONDS,
+        pause: float = RETRY_SECONDS,
+    ) -> str:
         """Make a resource, use it, and delete it.
 
         Args:

@@ -12,7 +12,7 @@ from shared.kubernetes.client import SERVICE_ACCOUNT
 from shared.observability import logs
 from shared.runtime.options import Flag, Options
 
-SHORTEST_LIFETIME = 20
+MIN_CERTIFICATE_LIFETIME_SECONDS = 20
 """Seconds that a certificate is valid at least: making the next one and taking it up takes some on a busy machine."""
 
 
@@ -56,10 +56,10 @@ def _contradiction(options: Options) -> str | None:
             f"--leader-elect-renew-deadline {options.renew_deadline:g}: a renewal that fails once is tried again. "
             "Lower the first, or raise the second."
         )
-    if options.certificate_lifetime < SHORTEST_LIFETIME:
+    if options.certificate_lifetime < MIN_CERTIFICATE_LIFETIME_SECONDS:
         return (
             f"--certificate-lifetime {options.certificate_lifetime:g} is shorter than replicas can follow. "
-            f"Give at least {SHORTEST_LIFETIME}."
+            f"Give at least {MIN_CERTIFICATE_LIFETIME_SECONDS}."
         )
     if options.leader_elect and not options.leader_elect_namespace:
         return "--leader-elect outside a pod needs --leader-elect-namespace: the namespace of the Lease."

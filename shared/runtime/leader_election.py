@@ -37,7 +37,7 @@ from shared.status.events import Event, Recorder
 
 log = logging.getLogger(__name__)
 
-RENEWALS = 4
+RENEWALS_PER_DEADLINE = 4
 """How often a leader renews within its renew deadline."""
 
 
@@ -205,14 +205,14 @@ class Leadership:
 
     async def _renew(self) -> None:
         """Keep the Lease; returns when it is lost."""
-        deadline, pause = self._times.renew_deadline, self._times.renew_deadline / RENEWALS
+        deadline, pause = self._times.renew_deadline, self._times.renew_deadline / RENEWALS_PER_DEADLINE
         while self._renewed is not None:
             await asyncio.sleep(min(pause, self._renewed + deadline - self._clock()))
             left = self._renewed + deadline - self._clock()
             if left <= 0:
                 self._renewed = None
             elif await self._attempt(min(left, deadline / 2)):
-                pause = deadline / RENEWALS
+                pause = deadline / RENEWALS_PER_DEADLINE
             else:
                 pause = self._times.retry_period
         self._tell("stopped leading", warning=True)

@@ -20,7 +20,7 @@ from shared.observability import metrics
 
 log = logging.getLogger(__name__)
 
-WRITERS = 8
+MAX_WRITERS = 8
 MAX_BACKLOG = 500
 """Events that are written at once, and that wait behind each of these at most."""
 
@@ -77,12 +77,12 @@ class Recorder:
     def __init__(self, kube: Kube, *, component: str) -> None:
         self._kube = kube
         self._component = component
-        self._backlogs: list[asyncio.Queue[Event]] = [asyncio.Queue(MAX_BACKLOG) for _ in range(WRITERS)]
+        self._backlogs: list[asyncio.Queue[Event]] = [asyncio.Queue(MAX_BACKLOG) for _ in range(MAX_WRITERS)]
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, event: Event) -> None:
         try:
-            self._backlogs[hash(event.regarding["uid"]) % WRITERS].put_nowait(event)
+            self._backlogs[hash(event.regarding["uid"]) % MAX_WRITERS].put_nowait(event)
         except asyncio.QueueFull:
             metrics.EVENTS_DROPPED.inc()
 

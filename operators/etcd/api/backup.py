@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from operators.etcd.api.snapshot_stores import EtcdBackupSpec
-from shared.api.crd import Column, Resource
+from shared.api.crd import PrinterColumn, Resource
 from shared.api.spec import (
     INT32,
     INT64,
@@ -66,13 +66,15 @@ API = Resource(
     short_names=("etcdbk",),
     categories=("platform",),
     columns=(
-        Column("Cluster", ".spec.clusterName", "string", "The EtcdCluster that it is of."),
-        Column("Phase", ".status.phase", "string", "What became of it."),
-        Column("Revision", ".status.revision", "integer", "etcd's revision that it holds."),
-        Column("Size", ".status.size", "string", "Size of its file."),
-        Column("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        Column("Location", ".status.location", "string", "Where it is.", wide=True),
-        Column("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+        PrinterColumn("Cluster", ".spec.clusterName", "string", "The EtcdCluster that it is of."),
+        PrinterColumn("Phase", ".status.phase", "string", "What became of it."),
+        PrinterColumn("Revision", ".status.revision", "integer", "etcd's revision that it holds."),
+        PrinterColumn("Size", ".status.size", "string", "Size of its file."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        PrinterColumn("Location", ".status.location", "string", "Where it is.", wide=True),
+        PrinterColumn(
+            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+        ),
     ),
     rules=(
         Rule(

@@ -10,7 +10,7 @@ from pydantic import Field
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.api.versions import Version, upgrade_refusal
 from operators.etcd.api.warnings import data_loss_of, warnings_for
-from shared.api.crd import Column, Resource, Scale
+from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
     INT32,
@@ -128,14 +128,16 @@ API = Resource(
     short_names=("etcd",),
     categories=("platform",),
     columns=(
-        Column("Size", ".spec.size", "integer", "Members wanted."),
-        Column("Ready", ".status.readyMembers", "integer", "Members that are healthy and vote."),
-        Column("Phase", ".status.phase", "string", "What it is doing."),
-        Column("Version", ".status.version", "string", "The lowest version that a member runs."),
-        Column("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        Column("Leader", ".status.leader", "string", "The member that leads.", wide=True),
-        Column("Image", ".status.image", "string", "The members' image.", wide=True),
-        Column("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+        PrinterColumn("Size", ".spec.size", "integer", "Members wanted."),
+        PrinterColumn("Ready", ".status.readyMembers", "integer", "Members that are healthy and vote."),
+        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
+        PrinterColumn("Version", ".status.version", "string", "The lowest version that a member runs."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        PrinterColumn("Leader", ".status.leader", "string", "The member that leads.", wide=True),
+        PrinterColumn("Image", ".status.image", "string", "The members' image.", wide=True),
+        PrinterColumn(
+            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+        ),
     ),
     scale=Scale(".spec.size", ".status.size", ".status.selector"),
     rules=(

@@ -33,7 +33,7 @@ from operators.etcd.client.server import (
     HashKV,
     Member,
     Members,
-    Progress,
+    RaftProgress,
 )
 
 CHANGE_TIMEOUT_SECONDS = 10.0
@@ -101,7 +101,7 @@ class Gateway:
     async def remembered_members(self) -> Members:
         return await self._ask("cluster/member/list", responses.members, linearizable=False)
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> RaftProgress:
         return await self._wire.metrics(responses.progress)
 
     async def is_compacted(self, revision: int) -> bool:

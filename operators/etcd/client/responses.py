@@ -27,7 +27,7 @@ from operators.etcd.client.errors import (
     Unreachable,
     Unsupported,
 )
-from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, Progress
+from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, RaftProgress
 
 ODD = (LookupError, TypeError, ValueError, AttributeError)
 
@@ -135,10 +135,10 @@ _METRIC = re.compile(
 )
 
 
-def progress(text: str) -> Progress:
+def progress(text: str) -> RaftProgress:
     """Of /metrics, the same from 3.4 to 3.7; large numbers are in floating point."""
     found = {match.lastgroup: match[match.lastgroup] for match in _METRIC.finditer(text) if match.lastgroup}
-    return Progress(int(found["id"], 16), int(float(found["applied"])), int(float(found["revision"])))
+    return RaftProgress(int(found["id"], 16), int(float(found["applied"])), int(float(found["revision"])))
 
 
 def members(answer: Any) -> Members:

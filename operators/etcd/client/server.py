@@ -132,7 +132,7 @@ class HashKV:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RaftProgress:
     """How far a member's data goes, as its metrics tell.
 
     Attributes:
@@ -161,7 +161,7 @@ class Server(Protocol):
     async def remembered_members(self) -> Members:
         """The list as this very member has it: it may be old, and needs no quorum (`linearizable: false`)."""
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> RaftProgress:
         """How far its data goes, from the metrics on port 2381.
 
         A server that began again while there is no quorum serves no clients until there is one; these it serves.

@@ -8,7 +8,7 @@ import re
 from pydantic import Field
 
 from operators.memcached.api.spec import MemcachedSpec
-from shared.api.crd import Column, Resource, Scale
+from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.spec import (
     INT32,
     Admission,
@@ -59,12 +59,14 @@ API = Resource(
     short_names=("mc",),
     categories=("platform",),
     columns=(
-        Column("Desired", ".spec.size", "integer", "Servers wanted."),
-        Column("Ready", ".status.readyReplicas", "integer", "Servers that clients may use."),
-        Column("Phase", ".status.phase", "string", "What it is doing."),
-        Column("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        Column("Image", ".status.image", "string", "The servers' image.", wide=True),
-        Column("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+        PrinterColumn("Desired", ".spec.size", "integer", "Servers wanted."),
+        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Servers that clients may use."),
+        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        PrinterColumn("Image", ".status.image", "string", "The servers' image.", wide=True),
+        PrinterColumn(
+            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+        ),
     ),
     scale=Scale(".spec.size", ".status.replicas", ".status.selector"),
     rules=(

@@ -18,7 +18,7 @@ from operators.redis.api.status import (
     recorded_nodes,
 )
 from operators.redis.slots.slot_planner import Move
-from shared.api.crd import Column, Resource, Scale
+from shared.api.crd import PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import CustomResource, parse
@@ -32,14 +32,16 @@ API = Resource(
     short_names=("rec",),
     categories=("platform",),
     columns=(
-        Column("Replicas", ".spec.replicas", "integer", "Pods wanted."),
-        Column("Ready", ".status.readyReplicas", "integer", "Nodes that serve."),
-        Column("Masters", ".status.masters", "integer", "Masters that own slots."),
-        Column("Phase", ".status.phase", "string", "What it is doing."),
-        Column("Version", ".status.version", "string", "The lowest that a node runs."),
-        Column("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        Column("Image", ".status.image", "string", "The nodes' image.", wide=True),
-        Column("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+        PrinterColumn("Replicas", ".spec.replicas", "integer", "Pods wanted."),
+        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Nodes that serve."),
+        PrinterColumn("Masters", ".status.masters", "integer", "Masters that own slots."),
+        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
+        PrinterColumn("Version", ".status.version", "string", "The lowest that a node runs."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        PrinterColumn("Image", ".status.image", "string", "The nodes' image.", wide=True),
+        PrinterColumn(
+            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+        ),
     ),
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
     rules=(NAMES_A_SET, *TOO_OLD_RULES),

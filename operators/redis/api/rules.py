@@ -29,7 +29,7 @@ OWN_VARIABLES = ("POD_IP", "POD_NAME")
 SHARED = ("labels", "annotations", "env", "affinity", "resources")
 """Settings of pods that may stand in spec or in pod[0]."""
 
-LEAST_MASTERS = 3
+MIN_PRIMARIES = 3
 """Fewer cannot agree that one of them is gone."""
 
 _PIPELINE = "^[1-9][0-9]{0,3}$"
@@ -186,14 +186,14 @@ CLUSTER_RULES = (
         at="repository",
     ),
     Rule(
-        f"self.replicas >= {LEAST_MASTERS} * (1 + self.replicasPerMaster)",
-        lambda spec: spec.replicas >= LEAST_MASTERS * (1 + spec.replicas_per_master),
+        f"self.replicas >= {MIN_PRIMARIES} * (1 + self.replicasPerMaster)",
+        lambda spec: spec.replicas >= MIN_PRIMARIES * (1 + spec.replicas_per_master),
         "too few: a cluster is three masters at least, with replicasPerMaster replicas each; give at least {}, or "
         "lower replicasPerMaster.",
         at="replicas",
         value=(
-            f"{LEAST_MASTERS} * (1 + self.replicasPerMaster)",
-            lambda spec: LEAST_MASTERS * (1 + spec.replicas_per_master),
+            f"{MIN_PRIMARIES} * (1 + self.replicasPerMaster)",
+            lambda spec: MIN_PRIMARIES * (1 + spec.replicas_per_master),
         ),
     ),
     *map(_once, SHARED),

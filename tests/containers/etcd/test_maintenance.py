@@ -17,7 +17,7 @@ from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, EtcdCall, Remove, execute
 from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
-from operators.etcd.client.server import CORRUPT, EndpointStatus, Member, Progress
+from operators.etcd.client.server import CORRUPT, EndpointStatus, Member, RaftProgress
 from operators.etcd.membership import corruption
 from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects import bootstrap
@@ -282,7 +282,7 @@ def restore(tool: Path, *arguments: str | Path) -> None:
     subprocess.run(command, check=True, capture_output=True, env={"ETCDCTL_API": "3"})
 
 
-def judged(progress: Progress, cluster_id: int) -> str:
+def judged(progress: RaftProgress, cluster_id: int) -> str:
     """Whom the operator names, where demo-0 alone is left and tells nothing but its metrics."""
     members = [
         {"name": f"demo-{number}", "id": f"{progress.member_id + number:016x}", "volume": f"disk-{number}"}

@@ -13,7 +13,7 @@ from dashboards.catalogue import DASHBOARDS, queries
 from dashboards.promql import filled
 from dashboards.render import __main__ as program
 from dashboards.render.drawing import cut, spells
-from dashboards.render.fields import COLOURS, Field, Json, cells, columns, legend, merged
+from dashboards.render.fields import COLOURS, Json, ValueFormat, cells, columns, legend, merged
 from dashboards.render.page import CAPTION, HEAD, MARGIN, ROW, View, answers, load, picture
 from dashboards.render.prometheus import Prometheus, QueryFailed, Series
 from dashboards.render.units import scale, shown
@@ -145,7 +145,7 @@ def test_axes_count_in_what_people_count_in(top: float, unit: str, one: float) -
 def test_colours_change_at_thresholds_and_mappings_win() -> None:
     steps = {"steps": [{"value": None, "color": "green"}, {"value": 10, "color": "red"}]}
     mappings = [{"type": "value", "options": {"1": {"text": "yes", "color": "purple", "index": 0}}}]
-    field = Field.of({"unit": "short", "thresholds": steps, "mappings": mappings})
+    field = ValueFormat.of({"unit": "short", "thresholds": steps, "mappings": mappings})
     assert [field.colour(value) for value in (9.9, 10.0, 1.0)] == [COLOURS[c] for c in ("green", "red", "purple")]
     assert [field.text(value) for value in (9.0, 1.0)] == ["9", "yes"]
 

@@ -18,7 +18,7 @@ from operators.etcd.client.server import (
     HashKV,
     Member,
     Members,
-    Progress,
+    RaftProgress,
     Server,
 )
 from operators.etcd.objects import names
@@ -42,7 +42,7 @@ class Voice:
     status_: EndpointStatus | EtcdError
     members_: Members | EtcdError = field(default_factory=lambda: NoLeader("no leader"))
     remembered: Members | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
-    progress_: Progress | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
+    progress_: RaftProgress | EtcdError = field(default_factory=lambda: Unreachable("no answer"))
     password: str = ""
     asked: list[str] = field(default_factory=list)
 
@@ -184,12 +184,12 @@ async def test_nobody_is_asked_whose_pod_has_no_address_or_has_ended() -> None:
 
 
 async def test_without_a_quorum_there_is_no_list_but_what_the_most_advanced_remembers() -> None:
-    silent = Voice(Unreachable("refused"), progress_=Progress(member_id(0), 5, 4))
+    silent = Voice(Unreachable("refused"), progress_=RaftProgress(member_id(0), 5, 4))
     alone = Voice(status(1, leader=-1), remembered=listed(0, 1, 2))
     seen = await three(cluster()).observe(silent, alone, Voice(Unreachable("refused")))
     assert seen.members is None
     assert [member.name for member in seen.remembered] == ["demo-0", "demo-1", "demo-2"]
-    assert seen.places[0].progress == Progress(member_id(0), 5, 4)
+    assert seen.places[0].progress == RaftProgress(member_id(0), 5, 4)
     assert "members" not in alone.asked, "who knows no leader is not asked for a list"
 
 

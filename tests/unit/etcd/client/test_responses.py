@@ -22,7 +22,7 @@ from operators.etcd.client.errors import (
     Unreachable,
     Unsupported,
 )
-from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, Progress
+from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, RaftProgress
 
 HEADER = {"cluster_id": "18446744073709551615", "member_id": "9223372036854775808", "revision": "7", "raft_term": "2"}
 STATUS = {
@@ -164,7 +164,7 @@ def test_a_hash_is_up_to_the_revision_that_was_asked_for_where_etcd_does_not_say
 
 
 def test_progress_is_read_from_metrics() -> None:
-    assert responses.progress(METRICS) == Progress(0x2E1259D415F2A040, 16777217, 407)
+    assert responses.progress(METRICS) == RaftProgress(0x2E1259D415F2A040, 16777217, 407)
 
 
 def test_a_piece_says_how_much_is_to_come() -> None:

@@ -17,7 +17,7 @@ from operators.etcd.client.errors import (
     Unhealthy,
     Unreachable,
 )
-from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus, HashKV, Member, Members, Progress
+from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus, HashKV, Member, Members, RaftProgress
 from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, Seat, identity, seat_of
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class FakeServer:
         _, disk, cluster = self._served()
         return Members(cluster.id, tuple(_member(cluster, seat) for seat in cluster.seats_at(disk.index)))
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> RaftProgress:
         _, disk, cluster = self._reached()
-        return Progress(disk.member, disk.index, cluster.revision)
+        return RaftProgress(disk.member, disk.index, cluster.revision)
 
     async def is_compacted(self, revision: int) -> bool:
         _, _, cluster = self._served()

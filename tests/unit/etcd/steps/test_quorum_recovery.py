@@ -15,7 +15,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.backup import pods
 from operators.etcd.backup.pods import recovery_pod, recovery_pod_name
-from operators.etcd.client.server import Member, Progress
+from operators.etcd.client.server import Member, RaftProgress
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects import names as object_names
 from operators.etcd.objects.bootstrap import successor
@@ -64,7 +64,7 @@ def names(members: Iterable[Any]) -> list[str]:
 
 def speaking(world: Observed, number: int, applied: int, revision: int = 7) -> Observed:
     """The same, but the server at a place, which serves no client, tells by its metrics how far it is."""
-    told = Progress(member_id(number), applied, revision)
+    told = RaftProgress(member_id(number), applied, revision)
     places = [replace(place, progress=told) if place.number == number else place for place in world.places]
     return replace(world, places=tuple(places))
 

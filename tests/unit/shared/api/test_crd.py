@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from shared.api.crd import Column, Resource, Scale, structural, to_dict, to_yaml
+from shared.api.crd import PrinterColumn, Resource, Scale, structural, to_dict, to_yaml
 from shared.api.podspec import OPAQUE, PodSettings, Quantity
 from shared.api.spec import Rule, SpecModel, Status
 from shared.kubernetes.kinds import Kind
@@ -124,7 +124,7 @@ THING = Resource(
     description="A thing.",
     short_names=("th",),
     categories=("all",),
-    columns=(Column("Count", ".spec.count", "integer", "How many.", wide=True),),
+    columns=(PrinterColumn("Count", ".spec.count", "integer", "How many.", wide=True),),
     scale=Scale(".spec.count", ".status.count", ".status.selector"),
     rules=(Rule("self.metadata.name != 'x'", lambda _: True, "not x"),),
 )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.api.crd import Column, Resource
+from shared.api.crd import PrinterColumn, Resource
 from shared.api.spec import (
     INT32,
     Admission,
@@ -49,10 +49,10 @@ API = Resource(
     description="Web servers that show a greeting.",
     categories=("platform",),
     columns=(
-        Column("Ready", ".status.readyReplicas", "integer", "Servers that are ready."),
-        Column("Phase", ".status.phase", "string", "What it is doing."),
-        Column("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        Column("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+        PrinterColumn("Ready", ".status.readyReplicas", "integer", "Servers that are ready."),
+        PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
+        PrinterColumn("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
     ),
     rules=(
         Rule(
