@@ -67,35 +67,61 @@ def _contradiction(options: Options) -> str | None:
 
 
 def _parser(
-    operator: str, image_repository: str, environment: Mapping[str, str], flags: Sequence[Flag[Any]]
+    operator: str, image_repository: str, environment: Mapping[str, str], own: Sequence[Flag[Any]]
 ) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=operator,
-        description="Every flag may also come from the environment: --watch-namespace as WATCH_NAMESPACE.",
-        allow_abbrev=False,
+    flags = _Flags(operator, environment)
+    flags.value("--operator-name", operator, "field manager, value of the managed-by label, and name of the Lease")
+    _add_watch_flags(flags)
+    _add_leader_flags(flags)
+    _add_operand_flags(flags, image_repository)
+    _add_server_flags(flags)
+    for flag in own:
+        flags.value(flag.name, flag.default, flag.help, type=flag.parse)
+    _add_observability_flags(flags, environment)
+    flags.switch("--known-operators", "print the operators that this installation holds, with their resources, and end")
+    flags.parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("run", "crd", "reference"),
+        default="run",
+        help="crd prints the CRD and ends, reference the page that describes it",
     )
+    return flags.parser
 
-    def given(name: str, default: str) -> str:
-        return environment.get(name.removeprefix("--").replace("-", "_").upper(), default)
 
-    def flag(name: str, default: str, text: str, **rest: object) -> None:
-        value = given(name, default)
-        parser.add_argument(name, default=value, help=f"{text} (default: {default or 'none'})", **rest)  # type: ignore[arg-type]
+class _Flags:
+    """Adds flags whose defaults the environment may replace."""
 
-    def switch(name: str, text: str, *, default: bool = False) -> None:
-        value = given(name, str(default)).lower()
-        if value not in _TRUTHS:
-            variable = name.removeprefix("--").replace("-", "_").upper()
-            parser.error(f"{variable}: {value!r} is not one of true and false")
-        parser.add_argument(
+    def __init__(self, operator: str, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.parser = argparse.ArgumentParser(
+            prog=operator,
+            description="Every flag may also come from the environment: --watch-namespace as WATCH_NAMESPACE.",
+            allow_abbrev=False,
+        )
+
+    def value(self, name: str, default: str, text: str, **rest: Any) -> None:
+        given = self._environment.get(_variable(name), default)
+        self.parser.add_argument(name, default=given, help=f"{text} (default: {default or 'none'})", **rest)
+
+    def switch(self, name: str, text: str, *, default: bool = False) -> None:
+        given = self._environment.get(_variable(name), str(default)).lower()
+        if given not in _TRUTHS:
+            self.parser.error(f"{_variable(name)}: {given!r} is not one of true and false")
+        self.parser.add_argument(
             name,
             action=argparse.BooleanOptionalAction,
-            default=_TRUTHS[value],
+            default=_TRUTHS[given],
             help=f"{text} (default: {str(default).lower()})",
         )
 
-    flag("--operator-name", operator, "field manager, value of the managed-by label, and name of the Lease")
-    flag(
+
+def _variable(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_").upper()
+
+
+def _add_watch_flags(flags: _Flags) -> None:
+    flags.value(
         "--watch-namespace",
         "",
         "namespaces to serve, comma-separated; none means all",
@@ -103,74 +129,57 @@ def _parser(
         metavar="NS[,NS…]",
         type=_names,
     )
-    flag("--kubeconfig", "", "kubeconfig file; none means the pod's service account, else ~/.kube/config")
-    flag("--resync", "600", "seconds between full re-reads", type=seconds)
-    flag("--workers", "512", "resources handled at once", type=_count)
-    switch("--install-crds", "apply the operator's own CRDs at start")
+    flags.value("--kubeconfig", "", "kubeconfig file; none means the pod's service account, else ~/.kube/config")
+    flags.value("--resync", "600", "seconds between full re-reads", type=seconds)
+    flags.value("--workers", "512", "resources handled at once", type=_count)
+    flags.switch("--install-crds", "apply the operator's own CRDs at start")
 
-    switch("--leader-elect", "one replica works and the others stand by")
-    flag("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
-    flag(
-        "--leader-elect-lease-duration",
-        "15",
-        "whole seconds after a leader's last renewal until another takes over",
-        dest="lease_duration",
-        metavar="SECONDS",
-        type=_count,
-    )
-    flag(
-        "--leader-elect-renew-deadline",
-        "10",
-        "seconds after its last renewal until a leader stops working",
-        dest="renew_deadline",
-        metavar="SECONDS",
-        type=seconds,
-    )
-    flag(
-        "--leader-elect-retry-period",
-        "1",
-        "seconds between tries to take the Lease, or to renew it after a failure",
-        dest="retry_period",
-        metavar="SECONDS",
-        type=seconds,
-    )
 
-    flag("--create-timeout", "600", "seconds until servers that are not ready are told as a failure", type=seconds)
-    flag("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=seconds)
-    flag("--image-repository", image_repository, "where operand images come from if a resource gives only a version")
-    flag("--agent-image", "", "image of what stands beside databases or prepares them: this operator's own")
+def _add_leader_flags(flags: _Flags) -> None:
+    flags.switch("--leader-elect", "one replica works and the others stand by")
+    flags.value("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
+    for name, default, text, read in (
+        ("lease-duration", "15", "whole seconds after a leader's last renewal until another takes over", _count),
+        ("renew-deadline", "10", "seconds after its last renewal until a leader stops working", seconds),
+        ("retry-period", "1", "seconds between tries to take the Lease, or to renew it after a failure", seconds),
+    ):
+        dest = name.replace("-", "_")
+        flags.value(f"--leader-elect-{name}", default, text, dest=dest, metavar="SECONDS", type=read)
 
-    flag("--metrics-bind-address", ":8080", "address of /metrics; 0 for none", dest="metrics_address")
-    switch("--metrics-secure", "/metrics over TLS, for those who may GET /metrics", default=True)
-    flag("--health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 for none", dest="probe_address")
-    flag("--webhook-bind-address", "0", "address of the webhooks; 0 for none", dest="webhook_address")
-    flag(
+
+def _add_operand_flags(flags: _Flags, repository: str) -> None:
+    late = "seconds until servers that are not ready are told as a failure"
+    flags.value("--create-timeout", "600", late, type=seconds)
+    flags.value("--upgrade-timeout", "1800", "the same for a change that replaces servers", type=seconds)
+    flags.value("--image-repository", repository, "where operand images come from if a resource gives only a version")
+    flags.value("--agent-image", "", "image of what stands beside databases or prepares them: this operator's own")
+
+
+def _add_server_flags(flags: _Flags) -> None:
+    flags.value("--metrics-bind-address", ":8080", "address of /metrics; 0 for none", dest="metrics_address")
+    flags.switch("--metrics-secure", "/metrics over TLS, for those who may GET /metrics", default=True)
+    probes = "address of /healthz and /readyz; 0 for none"
+    flags.value("--health-probe-bind-address", ":8081", probes, dest="probe_address")
+    flags.value("--webhook-bind-address", "0", "address of the webhooks; 0 for none", dest="webhook_address")
+    flags.value(
         "--certificates",
         "",
         "self:NAMESPACE/SECRET for ours, kept in a Secret; or a directory with tls.crt, tls.key and maybe ca.crt; none "
         "means one made at start",
         type=_certificates,
     )
-    flag("--certificate-hosts", "localhost", "names that a certificate of ours is for, comma-separated", type=_names)
-    flag("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=seconds)
-    flag("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle to keep")
-    for own in flags:
-        flag(own.name, own.default, own.help, type=own.parse)
+    hosts = "names that a certificate of ours is for, comma-separated"
+    flags.value("--certificate-hosts", "localhost", hosts, type=_names)
+    flags.value("--certificate-lifetime", "7776000", "seconds for which a certificate of ours is valid", type=seconds)
+    flags.value("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle to keep")
 
-    flag("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))
-    flag("--log-format", "json", "form of a log line", type=_one_of(logs.FORMATS))
+
+def _add_observability_flags(flags: _Flags, environment: Mapping[str, str]) -> None:
+    flags.value("--log-level", "info", "least severe message to log", type=_one_of(logs.LEVELS))
+    flags.value("--log-format", "json", "form of a log line", type=_one_of(logs.FORMATS))
     collector = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    flag("--otlp-endpoint", collector, "base URL of an OpenTelemetry collector, OTLP over HTTP", type=_url)
-    switch("--profiling", "answer profiles on loopback")
-    switch("--known-operators", "print the operators that this installation holds, with their resources, and end")
-    parser.add_argument(
-        "command",
-        nargs="?",
-        choices=("run", "crd", "reference"),
-        default="run",
-        help="crd prints the CRD and ends, reference the page that describes it",
-    )
-    return parser
+    flags.value("--otlp-endpoint", collector, "base URL of an OpenTelemetry collector, OTLP over HTTP", type=_url)
+    flags.switch("--profiling", "answer profiles on loopback")
 
 
 _TRUTHS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
