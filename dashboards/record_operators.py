@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dashboards.record import merged, running, scrape
+from dashboards.scraping import merged, running, scrape
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
