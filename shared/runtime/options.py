@@ -54,7 +54,7 @@ class Options:
         metrics_secure: whether /metrics speaks TLS, and only to those whom the API server lets GET /metrics.
         probe_address: address of /healthz and /readyz.
         webhook_address: address of the webhooks.
-        certificates: where serving certificates come from (certificates.py): self:NAMESPACE/SECRET, or a directory;
+        certificates: where serving certificates come from (pki/serving.py): self:NAMESPACE/SECRET, or a directory;
             empty for one made at start.
         certificate_hosts: DNS names and IP addresses that a certificate of our own making is for.
         certificate_lifetime: how long it is valid.

@@ -87,7 +87,7 @@ STATES = (
     OBSERVED_GENERATION,
     CERTIFICATE_EXPIRY,
 )
-"""Those of every operator; their own are in operators/*/states.py."""
+"""Those of every operator; their own are in operators/*/resource_metrics.py."""
 
 CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED)
 

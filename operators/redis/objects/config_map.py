@@ -14,6 +14,6 @@ def config_map(resource: RedisCluster, own: Owner, content: Mapping[str, str]) -
     """What nodes read at their start.
 
     Args:
-        content: redis.conf, as config.py renders it, by its key.
+        content: redis.conf, as redis_conf.py renders it, by its key.
     """
     return own.object(CONFIG_MAP, config_name(resource), component=COMPONENT, data=dict(content))

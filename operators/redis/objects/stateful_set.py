@@ -13,7 +13,7 @@ def stateful_set(resource: RedisCluster, own: Owner, pod: Obj, replicas: int, ex
     """The nodes' pods and volumes. It starts pods together, and ends none but those above `replicas`.
 
     Args:
-        pod: as template.py makes it.
+        pod: as pod.py builds it.
         replicas: places, from 0 on.
         existing: the StatefulSet as it is: its template for volumes cannot be changed, and stays
             (`provision.grow_volumes` makes another); None where there is none.

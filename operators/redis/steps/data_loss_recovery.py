@@ -8,7 +8,7 @@ served again, empty, tells clients that their keys never were:
 2. spec.recovery.confirm = the token allows it. Up to here a node that comes back ends it all.
 3. The lost owners are forgotten, so that the slots have none.
 4. Nodes that hold nothing take them, or else the master that has fewest. Where no master is left at all, the cluster
-   begins anew (forming.py).
+   begins anew (bootstrap.py).
 """
 
 from __future__ import annotations
