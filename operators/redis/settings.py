@@ -11,6 +11,7 @@ from shared.runtime.options import Flag, Options
 PASSWORD_OVERLAP = Flag("--password-overlap", "600", "seconds for which a former password is good still", seconds)
 
 FLAGS = (PASSWORD_OVERLAP,)
+"""The chart's values follow: `make manifests`."""
 
 
 @dataclass(frozen=True)
