@@ -83,7 +83,7 @@ def schema_json(model: type[BaseModel]) -> str:
 
 def flags_yaml(flags: Iterable[Flag[Any]]) -> str:
     """The values that set an operator's own flags, by flag: the library chart passes them."""
-    header = "# Generated from the operator's settings.py by `make manifests`: the value that sets each of its own flags.\n"
+    header = "# Generated from the operator's settings.py by `make manifests`: the values that set its own flags.\n"
     return header + yaml.safe_dump({flag.name: to_camel(flag.key) for flag in flags})
 
 
