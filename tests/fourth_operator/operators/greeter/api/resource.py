@@ -52,7 +52,9 @@ API = Resource(
         PrinterColumn("Ready", ".status.readyReplicas", "integer", "Servers that are ready."),
         PrinterColumn("Phase", ".status.phase", "string", "What it is doing."),
         PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was created."),
-        PrinterColumn("Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True),
+        PrinterColumn(
+            "Message", ".status.conditions[?(@.type=='Ready')].message", "string", "Why it is as it is.", wide=True
+        ),
     ),
     rules=(
         Rule(
