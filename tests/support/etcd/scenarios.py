@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
@@ -19,7 +20,6 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
-    Kind,
     Obj,
 )
 from shared.testing.harness.scenario import (
@@ -38,6 +38,7 @@ from shared.testing.harness.scenario import (
     untold,
 )
 from tests.support.issuing import issued
+from tests.support.pod_loss import gone, pods_and_volumes_lost
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 OPTIONS = parse_options("etcd-operator", "etcd", ["--agent-image", "example.com/etcd-operator:1"], {})
@@ -80,18 +81,7 @@ def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
     return untold(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
-def gone(kind: Kind, name: str) -> ScenarioStep:
-    """A person deletes an object, and a pod at once."""
-    options = {"gracePeriodSeconds": 0} if kind == POD else {}
-    return delete(kind, name, **options)
-
-
-def lost(*numbers: int) -> tuple[ScenarioStep, ...]:
-    """Pods and their volumes are gone together, as with a node and its disks."""
-    steps = []
-    for number in numbers:
-        steps += [gone(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}"), gone(POD, member(number))]
-    return at_once(*steps)
+lost = partial(pods_and_volumes_lost, NAME)
 
 
 MUCH_WRITTEN = to_etcd("clients write much", lambda etcd: etcd.written(ENTRIES_PER_SNAPSHOT + 1))

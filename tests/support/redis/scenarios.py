@@ -8,7 +8,7 @@ import base64
 import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 
 from operators.redis.api.resource import API
 from operators.redis.operator import clusters
@@ -21,7 +21,6 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
-    Kind,
     Obj,
 )
 from shared.pki.ca import fulfil
@@ -44,6 +43,7 @@ from shared.testing.harness.scenario import (
     untold,
 )
 from tests.support.issuing import issued
+from tests.support.pod_loss import gone, pods_and_volumes_lost
 from tests.unit.redis.simulation.database import FakeRedis
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
@@ -84,18 +84,7 @@ def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:
     return untold(ScenarioStep(text, lambda stage: act(stage.database)))
 
 
-def gone(kind: Kind, name: str) -> ScenarioStep:
-    """A person deletes an object, and a pod at once."""
-    options = {"gracePeriodSeconds": 0} if kind == POD else {}
-    return delete(kind, name, **options)
-
-
-def lost(*numbers: int) -> tuple[ScenarioStep, ...]:
-    """Pods and their volumes are gone together, as with a node and its disks."""
-    steps = []
-    for number in numbers:
-        steps += [gone(PERSISTENT_VOLUME_CLAIM, f"data-{node(number)}"), gone(POD, node(number))]
-    return at_once(*steps)
+lost = partial(pods_and_volumes_lost, NAME)
 
 
 def all_pods_gone(count: int = 6) -> tuple[ScenarioStep, ...]:

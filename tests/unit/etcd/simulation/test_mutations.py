@@ -24,8 +24,9 @@ from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
-from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, gone, hangs, lost, member
+from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, hangs, lost, member
 from tests.support.etcd.scenarios import NEW as NEWEST
+from tests.support.pod_loss import gone
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -9,7 +9,8 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, later, untold
 from shared.testing.harness.scenario_runner import Play, World
-from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, gone, member
+from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, member
+from tests.support.pod_loss import gone
 
 HARMFUL = {POD.name, PERSISTENT_VOLUME_CLAIM.name, STATEFUL_SET.name}
 

@@ -28,6 +28,7 @@ from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import Course
 from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
+from tests.support.pod_loss import gone
 from tests.support.redis.scenarios import (
     NEW,
     REDIS,
@@ -35,7 +36,6 @@ from tests.support.redis.scenarios import (
     all_pods_gone,
     cluster,
     failing,
-    gone,
     hangs,
     in_memory,
     node,
