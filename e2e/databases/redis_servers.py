@@ -144,7 +144,7 @@ class Cluster:
         for node in self.nodes:
             if not node.id:
                 async with node.asked(self.access) as server:
-                    node.id = await server.ask("CLUSTER", "MYID")
+                    node.id = await server.execute("CLUSTER", "MYID")
 
     async def form(self, masters: int, replicas: int = 0) -> None:
         """A cluster of the first servers, the slots in equal parts; then `replicas` of each master."""
@@ -154,9 +154,9 @@ class Cluster:
         bounds = [SLOTS * number // masters for number in range(masters + 1)]
         for number, node in enumerate(self.nodes):
             async with node.asked(self.access) as server:
-                await server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+                await server.execute("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
                 if number < masters:
-                    await server.ask("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+                    await server.execute("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
         await self.meet(self.nodes[1:])
         for number, node in enumerate(self.nodes[masters:]):
             await self.replicate(node, self.nodes[number % masters])
@@ -167,7 +167,7 @@ class Cluster:
         await self.identify()
         async with self.nodes[0].asked(self.access) as server:
             for node in nodes:
-                await server.ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+                await server.execute("CLUSTER", "MEET", "127.0.0.1", node.port)
 
     async def join(self, **options: str) -> Node:
         """An empty master that all others know."""
@@ -181,7 +181,7 @@ class Cluster:
         async with node.asked(self.access) as server:
             while True:
                 with suppress(RedisError):  # it may not know it yet
-                    await server.ask("CLUSTER", "REPLICATE", master.id)
+                    await server.execute("CLUSTER", "REPLICATE", master.id)
                     break
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
@@ -199,7 +199,7 @@ class Cluster:
 
         def agreed(said: dict[str, NodeReport]) -> bool:
             views = {
-                tuple(sorted((node.id, str(node.slots), node.master) for node in each.nodes if not node.failing))
+                tuple(sorted((node.id, str(node.slots), node.primary) for node in each.nodes if not node.failing))
                 for each in said.values()
             }
             known = all({node.id for node in each.nodes} >= set(said) for each in said.values())
@@ -256,7 +256,7 @@ def all_know(said: Mapping[str, NodeReport], node: str, master: str = "") -> boo
     Until they do, a master lets no replica take over, and no slot is opened to or from a new master.
     """
     return all(
-        any(known.id == node and known.master == master for known in each.nodes if known.linked)
+        any(known.id == node and known.primary == master for known in each.nodes if known.linked)
         for each in said.values()
     )
 
@@ -345,12 +345,12 @@ class Client:
 
     async def _ask(self, slot: int, port: int, command: Command) -> object:
         try:
-            answer = await self._server(port).ask(*command)
+            answer = await self._server(port).execute(*command)
         except Refused as error:
             *_, where = str(error).split()
             if error.code == "MOVED":
                 self._owners[slot] = int(where.rpartition(":")[2])
-                return await self._server(self._owners[slot]).ask(*command)
+                return await self._server(self._owners[slot]).execute(*command)
             if error.code != "ASK":
                 raise
             _, answer = await self._server(int(where.rpartition(":")[2])).pipe((("ASKING",), command))

@@ -44,9 +44,9 @@ async def move(
 async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:
     """Every key is there once, with its value, where clients are sent for it; no slot is open, and all agree."""
     said = await cluster.settled()
-    masters = [each for each in said.values() if each.me.is_master]
-    assert sum(each.keys for each in masters) == len(wrote), {each.id: each.keys for each in masters}
-    assert not any(each.me.migrating or each.me.importing for each in masters)
+    primaries = [each for each in said.values() if each.me.is_primary]
+    assert sum(each.keys for each in primaries) == len(wrote), {each.id: each.keys for each in primaries}
+    assert not any(each.me.migrating or each.me.importing for each in primaries)
     client = Client(cluster)
     for key, value in wrote.items():
         assert await client.ask(key, "GET", key) == value
