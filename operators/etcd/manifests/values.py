@@ -46,8 +46,8 @@ class EtcdThresholds(Thresholds):
 
 EtcdOperatorValues = operator_values(
     "etcd",
-    "Repository of etcd's images, for resources that set spec.version without spec.image. Tags must be as in the "
-    "official repository, such as v3.6.16.",
+    "Default repository of etcd's images, for resources that set spec.version without spec.image. Tags must be as in "
+    "the official repository, such as v3.6.16.",
     thresholds=EtcdThresholds,
     rbac=(EtcdRbac, Field(EtcdRbac(), description="RBAC permissions of the operator.")),
     agent_image=(

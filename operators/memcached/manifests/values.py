@@ -22,6 +22,6 @@ class MemcachedThresholds(Thresholds):
 
 MemcachedOperatorValues = operator_values(
     "memcached",
-    "Repository of memcached's images, for resources that set spec.version without spec.image.",
+    "Default repository of memcached's images, for resources that set spec.version without spec.image.",
     thresholds=MemcachedThresholds,
 )

@@ -31,8 +31,8 @@ class RedisThresholds(Thresholds):
 
 RedisOperatorValues = operator_values(
     "redis",
-    "Default repository of Redis's images, for resources that do not name a repository. Tags must be as in the official "
-    "repository, such as 8.0.2.",
+    "Default repository of Redis's images, for resources that do not name a repository. Tags must be as in the "
+    "official repository, such as 8.0.2.",
     thresholds=RedisThresholds,
     rbac=(RedisRbac, Field(RedisRbac(), description="RBAC permissions of the operator.")),
 )
