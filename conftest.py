@@ -9,5 +9,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the properties `told` that tests recorded (record_property)."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
-            if name == "told":
+            if name == "summary":
                 terminalreporter.write_line(str(value))
