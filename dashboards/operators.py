@@ -125,7 +125,7 @@ NOW = Row(
             width=3,
         ),
         Stat(
-            title="Certificate expires in",
+            title="Certificate expiry",
             description="Time until the first serving certificate of the operators' webhooks and metrics expires. An "
             "operator renews it when a third of its validity is left.",
             unit="s",
@@ -332,7 +332,7 @@ SERVING = Row(
             ),
         ),
         Graph(
-            title="Certificates expire in",
+            title="Certificate expiry",
             description="Remaining validity of the operators' serving certificates and of the certificate authority "
             "(CA) that issued them.",
             unit="s",

@@ -151,7 +151,7 @@ OPERATORS = Row(
             width=7,
         ),
         Graph(
-            title="Certificates expire in",
+            title="Certificate expiry",
             none="no certificates",
             description="Remaining validity of each resource's certificate. The operator renews certificates that it "
             "issues when 30 days are left.",

@@ -140,7 +140,7 @@ def first_certificate(kinds: str, *, width: int = 4) -> Stat:
     """Remaining validity of the certificate that expires first."""
     ends = states("platform_resource_certificate_expiry_timestamp_seconds", kinds)
     return Stat(
-        title="Certificate expires in",
+        title="Certificate expiry",
         description="Time until the first of the resources' certificates expires. The operator renews certificates "
         "that it issues when 30 days are left.",
         unit="s",
@@ -187,7 +187,7 @@ def table(kinds: str, *, height: int = 8) -> Table:
             Column(source="D", title="Ready pods", unit="short", thresholds=BLUE, width=85),
             Column(source="E", title="Desired", unit="short", thresholds=BLUE, width=70),
             Column(source="version", title="Version", width=110),
-            Column(source="G", title="Certificate expires in", unit="s", thresholds=EXPIRY, width=140),
+            Column(source="G", title="Certificate expiry", unit="s", thresholds=EXPIRY, width=130),
             Column(source="H", title="Paused", unit="short", mappings=YES, width=70),
         ),
         sort="Ready",

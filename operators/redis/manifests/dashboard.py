@@ -39,7 +39,7 @@ NOW = Row(
             width=3,
         ),
         Stat(
-            title="Disconnected replicas",
+            title="Replica links down",
             description="Replicas without a link to their primary. They receive no updates, and after a while they are "
             "not eligible for failover.",
             unit="short",
@@ -153,8 +153,8 @@ TRAFFIC = Row(
         Graph(
             title="Errors",
             none="no errors",
-            description="Error replies per second, by error. MOVED and ASK redirect a client to another node; they are "
-            "frequent only while slots migrate.",
+            description="Error replies per second, by error. `MOVED` and `ASK` redirect a client to another "
+            "node; they are frequent only while slots migrate.",
             unit="reqps",
             queries=(quiet(f"{_rate('errors_total', by='err')} > 0", "{{err}}"),),
         ),
