@@ -152,8 +152,8 @@ def group(operator: str, kinds: str) -> Group:
             "5m",
             f"The certificate of {subject} expires soon",
             "{{ $labels.name }} expires in {{ $value | humanizeDuration }}. After that the API server rejects changes "
-            "of its resources, and Prometheus cannot scrape the operator. The operator's log names the reason why the "
-            "certificate was not renewed.",
+            "of its resources, and Prometheus cannot scrape the operator. If the operator issues the certificate, its "
+            "log names the reason why it was not renewed; else renew the Secret.",
         ),
         alert(
             "PlatformOperatorCertificateNotRenewed",

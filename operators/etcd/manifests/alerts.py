@@ -13,7 +13,7 @@ CLUSTER = "EtcdCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_inst
 MEMBER = "{{ $labels.pod }} of " + CLUSTER
 RESOURCE = "EtcdCluster {{ $labels.namespace }}/{{ $labels.name }}"
 
-OWN_FAULT = "Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"
+SERVER_ERRORS = "Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"
 """gRPC codes of server errors, as opposed to client errors."""
 
 _of_members, _of_resources = about_servers(KIND).alert, about_resources(KIND).alert
@@ -187,7 +187,7 @@ _MEMBERS = Group(
         _of_members(
             "EtcdRequestsFail",
             "warning",
-            f'sum by ({OWNER}) (rate({_handled}{{grpc_code=~"{OWN_FAULT}",grpc_type="unary"}}[10m])) / '
+            f'sum by ({OWNER}) (rate({_handled}{{grpc_code=~"{SERVER_ERRORS}",grpc_type="unary"}}[10m])) / '
             f'sum by ({OWNER}) (rate({_handled}{{grpc_type="unary"}}[10m])) > ${{requestErrorRatio}}',
             "10m",
             f"Requests to {CLUSTER} fail",

@@ -138,7 +138,7 @@ def test_defaults_match_the_readme(operator_chart: Path) -> None:
     options = options_of(render(operator_chart))
     container = only(render(operator_chart), "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert options.namespaces == ()
-    assert options.agent_image == container["image"], "the exporter is a mode of the operator's own program"
+    assert options.agent_image == container["image"], "the operator's image contains the exporter"
     assert not options.profiling
     assert options.otlp_endpoint == ""
     assert not options.known_operators
