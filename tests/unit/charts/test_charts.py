@@ -232,7 +232,7 @@ def test_names_and_labels_stay_within_length_limits(operator_chart: Path) -> Non
             assert len(label) <= 63, obj["metadata"]
 
 
-def test_names_that_look_like_yaml_booleans_or_numbers_stay_strings(operator_chart: Path) -> None:
+def test_names_that_resemble_yaml_booleans_or_numbers_stay_strings(operator_chart: Path) -> None:
     values = {**EVERYTHING, "fullnameOverride": "yes", "priorityClassName": "on", "watchNamespaces": ["y", "1"]}
     for obj in render(operator_chart, values, release="1", namespace="0"):
         metadata = obj["metadata"]
