@@ -17,7 +17,7 @@ from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import until
 from operators.redis.slots.hash_slots import key_slot
 
-NODES, MASTERS = 6, 3
+NODES = 6
 
 NODE_TIMEOUT = 5.0
 """cluster-node-timeout that the operator sets, in seconds."""

@@ -17,7 +17,7 @@ class Side:
         seconds: duration of the migration.
         slots: number of migrated slots.
         waits: seconds of each client operation during the migration, including its retries.
-        errors: number of error replies to clients by error, except MOVED and ASK.
+        errors: number of error replies to clients by error, except `MOVED` and `ASK`.
     """
 
     seconds: float

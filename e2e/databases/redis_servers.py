@@ -315,7 +315,7 @@ def free_port() -> int:
 
 
 class Client:
-    """Cluster client that follows redirections (MOVED, ASK)."""
+    """Cluster client that follows redirections (`MOVED`, `ASK`)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -333,7 +333,7 @@ class Client:
         while True:
             port = self._owners.get(slot) or next(node.port for node in self._cluster.nodes if node.alive)
             try:
-                return await self._ask(slot, port, command)
+                return await self._send(slot, port, command)
             except RedisError:
                 self._owners.pop(slot, None)
                 if time.monotonic() > deadline:
@@ -344,7 +344,7 @@ class Client:
         for server in self._servers.values():
             await server.aclose()
 
-    async def _ask(self, slot: int, port: int, command: Command) -> object:
+    async def _send(self, slot: int, port: int, command: Command) -> object:
         try:
             reply = await self._server(port).ask(*command)
         except Refused as error:

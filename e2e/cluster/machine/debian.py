@@ -11,7 +11,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE
 
-_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_ARCHIVE_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def install(packages: list[str]) -> None:
@@ -26,7 +26,7 @@ def install(packages: list[str]) -> None:
 def program(name: str, package: str) -> Path:
     """Return the path of a program on the PATH, or of the one in a Debian package unpacked in the cache.
 
-    The package is not installed: it could start a service and pull in packages that the program does not need.
+    The package is only unpacked: an installation could start a service and pull in unneeded packages.
 
     Args:
         name: name of the program, such as ``promtool``.
@@ -37,19 +37,19 @@ def program(name: str, package: str) -> Path:
     """
     if own := shutil.which(name):
         return Path(own)
-    place = CACHE / "debian" / package
+    directory = CACHE / "debian" / package
     with binaries.locked(f"debian-{package}"):
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+        if not directory.exists():
+            directory.parent.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
                 _apt_get("download", "--option=APT::Sandbox::User=root", package, packages=[package], cwd=Path(scratch))
                 (archive,) = Path(scratch).glob("*.deb")
                 run("dpkg-deb", "--extract", archive, Path(scratch) / "root")
-                (Path(scratch) / "root").rename(place)
-    found = next((path for path in place.glob(f"usr/*bin/{name}")), None)
+                (Path(scratch) / "root").rename(directory)
+    found = next((path for path in directory.glob(f"usr/*bin/{name}")), None)
     if found is None:
         raise ClusterError(
-            f"Debian's package {package} does not contain {name}", f"list its programs: find {place} -path '*bin*'"
+            f"Debian's package {package} does not contain {name}", f"list its programs: find {directory} -path '*bin*'"
         )
     return found
 
@@ -69,17 +69,17 @@ def unpacked(suite: str, package: str) -> Path:
     Raises:
         ClusterError: the package cannot be downloaded.
     """
-    place = place_of(suite, package)
-    with binaries.locked(f"debian-{place.name}"):
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+    directory = place_of(suite, package)
+    with binaries.locked(f"debian-{directory.name}"):
+        if not directory.exists():
+            directory.parent.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
                 root = Path(scratch) / "root"
                 for archive in _downloaded(suite, package, Path(scratch)):
                     run("dpkg-deb", "--extract", archive, root)
                 _merge_into_usr(root)
-                root.rename(place)
-    return place
+                root.rename(directory)
+    return directory
 
 
 def place_of(suite: str, package: str) -> Path:
@@ -130,7 +130,7 @@ def _downloaded(suite: str, package: str, scratch: Path) -> list[Path]:
     for part in ("lists/partial", "cache/archives/partial"):
         (scratch / part).mkdir(parents=True)
     (scratch / "status").touch()
-    signed = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
+    signed = f"[signed-by={_ARCHIVE_KEYS}] " if _ARCHIVE_KEYS.exists() else ""
     (scratch / "sources.list").write_text(f"deb {signed}{mirror('download packages of other suites')} {suite} main\n")
     state = {
         "Dir::Etc::SourceList": scratch / "sources.list",

@@ -146,28 +146,28 @@ def _kernel() -> None:
 def _disk() -> None:
     warm = any((CACHE / "bin").glob("kubernetes-*"))
     needed = NEEDED_DISK_GB if warm else NEEDED_DISK_COLD_GB
-    for place in (REPOSITORY, CACHE):
-        existing = next(path for path in (place, *place.parents) if path.exists())
+    for directory in (REPOSITORY, CACHE):
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
         free = shutil.disk_usage(existing).free / 1e9
         if free < needed:
             raise ClusterError(
-                f"only {free:.1f} GB free at {place}; the cluster needs {needed} GB (images, nodes and first builds)",
+                f"only {free:.1f} GB free at {directory}; the cluster needs {needed} GB (images, nodes, builds)",
                 f"free disk space, for example with `go clean -cache` or by deleting {CACHE};"
                 " XDG_CACHE_HOME moves the cache",
             )
 
 
 def _file_systems() -> None:
-    for place in (REPOSITORY, CACHE):
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".overlay-", dir=place) as scratch:
+    for base in (REPOSITORY, CACHE):
+        base.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".overlay-", dir=base) as scratch:
             lower, upper, work, merged = (Path(scratch) / name for name in ("lower", "upper", "work", "merged"))
             for directory in (lower, upper, work, merged):
                 directory.mkdir()
             layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
             if not succeeds("unshare", "--mount", "mount", "-t", "overlay", "-o", layers, "overlay", merged):
                 raise ClusterError(
-                    f"the file system of {place} does not support overlay mounts (it may be a container's root)",
+                    f"the file system of {base} does not support overlay mounts (it may be a container's root)",
                     "move the clone to a disk or a volume; for the cache, set XDG_CACHE_HOME to a directory on one",
                 )
 

@@ -51,7 +51,7 @@ def test_value_outside_its_bound_misses_its_goal(found: Figures, missed: str) ->
     assert [goal.name for goal in goals(found) if not goal.met] == [missed]
 
 
-def test_one_slow_round_of_three_misses_no_goal() -> None:
+def test_single_slow_round_of_three_misses_no_goal() -> None:
     slow = replace(FIGURES, created=[GROWTH, replace(GROWTH, seconds=99.0), GROWTH])
     assert all(goal.met for goal in goals(slow))
 

@@ -69,7 +69,7 @@ def test_value_outside_its_bound_misses_its_goal(race: Race, account: Account, m
     assert [goal.name for goal in goals([race], account) if not goal.met] == [missed]
 
 
-def test_one_slow_round_of_three_misses_no_goal() -> None:
+def test_single_slow_round_of_three_misses_no_goal() -> None:
     races = [RACE, replace(RACE, operator=Run(50.0, 1.5, 5.0), queue_p99=9.0), RACE]
     assert all(goal.met for goal in goals(races, ACCOUNT))
 

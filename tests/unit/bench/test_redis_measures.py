@@ -52,7 +52,7 @@ def test_slow_creation_or_failover_misses_the_goal() -> None:
     assert missed(figured(lost=11.0)) == [LOST]
 
 
-def test_one_slow_round_of_three_misses_no_goal() -> None:
+def test_single_slow_round_of_three_misses_no_goal() -> None:
     assert missed(figured(RACE, replace(RACE, operator=replace(OPERATOR, seconds=50.0)), RACE)) == []
 
 
