@@ -32,7 +32,7 @@ def monitor(release: Release, name: str) -> dict[str, Any]:
     return next(found for found in monitors if found["metadata"]["name"] == name)
 
 
-def test_prometheus_scrapes_servers_with_authentication_and_client_certificates(
+def test_prometheus_scrapes_servers_with_authentication_and_tls(
     kubectl: Kubectl, operator: Operator, found_release: Release, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "authority")
