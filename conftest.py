@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the properties `told` that tests recorded with record_property."""
+    """Print the properties `summary` that tests recorded with record_property."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "summary":
