@@ -44,7 +44,7 @@ GENERATED = {
     "charts/platform/values.schema.json",
     "charts/platform/values.yaml",
     "dashboards/generated/platform-overview.json",
-    "docs/reference/rooms.md",
+    "docs/reference/packages.md",
 }
 """What lists all operators: `make manifests` writes it."""
 
