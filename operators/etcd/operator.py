@@ -14,6 +14,7 @@ from operators.etcd.client.server import Connect
 from operators.etcd.observe import Observed
 from operators.etcd.observer import observer
 from operators.etcd.plan import Planner
+from operators.etcd.reasons import REASONS
 from operators.etcd.resource_metrics import backup_states, cluster_states
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
 from shared.runtime.controller import Controller
@@ -62,58 +63,6 @@ def backups(
         states=backup_states,
     )
 
-
-REASONS = frozenset(
-    [
-        "AnotherCluster",
-        "BackupFailed",
-        "BackupInvalid",
-        "BackupMissing",
-        "BackupUnfinished",
-        "ChangingPassword",
-        "CheckingAuth",
-        "ClusterInvalid",
-        "ClusterMissing",
-        "CorruptMemberHeld",
-        "CorruptionUnclear",
-        "DataLost",
-        "Denied",
-        "DisablingAuth",
-        "EnablingAuth",
-        "EtcdUnreachable",
-        "FileUnusable",
-        "GrowHeld",
-        "Interrupted",
-        "Joining",
-        "LearnerStuck",
-        "MemberFailing",
-        "NoAgentImage",
-        "NoMember",
-        "NoQuorum",
-        "OutOfSpace",
-        "PodInTheWay",
-        "PodNotStarting",
-        "ProgramFailed",
-        "Promoting",
-        "QuorumLost",
-        "QuotaExceeded",
-        "Recording",
-        "Recovering",
-        "RecoveryFailed",
-        "Removing",
-        "ReplacementHeld",
-        "Replacing",
-        "ReplacingCorruptMember",
-        "RestoreTooLate",
-        "ScaleDownHeld",
-        "UnknownMember",
-        "UpgradeHeld",
-        "UpgradeRefused",
-        "VolumeInTheWay",
-        "VolumeMissing",
-    ]
-)
-"""Of its conditions and events; the runbook explains each."""
 
 OPERATOR = Operator(
     name="etcd",

@@ -9,6 +9,7 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.observe import Observed, Workload
 from shared.kubernetes.pods import Pod
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
+from shared.status.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Assessment:
         )
 
     @cached_property
-    def movement(self) -> str:
+    def movement(self) -> Reason:
         """What a resource whose servers are not as the spec asks is doing.
 
         A movement keeps its name until it is over; servers missing without one are a loss.

@@ -8,6 +8,7 @@ from operators.memcached.api import resource
 from operators.memcached.client import server
 from operators.memcached.observe import Observed, observer
 from operators.memcached.plan import Planner
+from operators.memcached.reasons import REASONS
 from operators.memcached.resource_metrics import states
 from operators.memcached.security import certificates
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SERVICE, STATEFUL_SET
@@ -37,9 +38,6 @@ def controller(
         certificate_ends=lambda seen: seen.secrets.expires.values(),
     )
 
-
-REASONS = frozenset(["NoExporterImage", "PodsRefused", "RefreshingCertificates", "ServerFailing", "SwitchingWorkload"])
-"""Of its conditions and events; the runbook explains each."""
 
 OPERATOR = Operator(
     name="memcached",

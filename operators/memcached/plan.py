@@ -10,9 +10,10 @@ from operators.memcached import status
 from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
+from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.steps import availability
 from operators.memcached.steps.availability import await_servers, report_failing_server
-from operators.memcached.steps.certificate_refresh import REFRESHING, renew_certificates
+from operators.memcached.steps.certificate_refresh import renew_certificates
 from operators.memcached.steps.provisioning import (
     keep_autoscaler,
     keep_disruption_budget,
@@ -51,7 +52,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             renew_certificates,  # every server serves the Secret's certificate, without losing its items
         )
 
-    served_reasons = frozenset({REFRESHING})
+    served_reasons = frozenset({REFRESHING_CERTIFICATES})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

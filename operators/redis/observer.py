@@ -26,6 +26,7 @@ from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.reasons import CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
@@ -96,11 +97,11 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
         found = await kube.get(CONFIG_MAP, resource.namespace, name)
     except NotFound:
         message = f"{at}: there is no ConfigMap {name} in this namespace. Make it, with {CONFIG_KEY}, or name another."
-        return ConfigTemplate(problem=SecretProblem("ConfigMapMissing", message))
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     text = (found.get("data") or {}).get(CONFIG_KEY)
     if text is None:
         message = f"{at}: ConfigMap {name} has no {CONFIG_KEY}. Give it, or name another."
-        return ConfigTemplate(problem=SecretProblem("ConfigMapMissing", message))
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     return ConfigTemplate(text)
 
 

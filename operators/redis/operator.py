@@ -11,6 +11,7 @@ from operators.redis.client.server import Connect
 from operators.redis.observe import Observed
 from operators.redis.observer import observer
 from operators.redis.plan import Planner
+from operators.redis.reasons import REASONS
 from operators.redis.resource_metrics import states
 from operators.redis.settings import FLAGS, Settings
 from shared.kubernetes.kinds import CONFIG_MAP, DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, STATEFUL_SET
@@ -37,47 +38,6 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         certificate_ends=lambda seen: seen.secrets.expires.values(),
     )
 
-
-REASONS = frozenset(
-    [
-        "AssignRefused",
-        "ConfigMapInvalid",
-        "ConfigMapMissing",
-        "Configuring",
-        "Denied",
-        "ForeignData",
-        "Forgetting",
-        "Joining",
-        "Meeting",
-        "MendingSlots",
-        "MovingHeld",
-        "NodeFailing",
-        "NodeNotEmpty",
-        "NotAnswering",
-        "NotEmpty",
-        "Pairing",
-        "PairingHeld",
-        "PodsOutdated",
-        "PreparingUsers",
-        "Recovering",
-        "RedisUnreachable",
-        "RenewingCertificates",
-        "ReplacingCertificates",
-        "RollHeld",
-        "RotatingPassword",
-        "Serving",
-        "SlotsLost",
-        "SlotsOpen",
-        "SlotsUnserved",
-        "Starting",
-        "StrangerInCluster",
-        "Syncing",
-        "TakingOver",
-        "TargetFull",
-        "VersionRefused",
-    ]
-)
-"""Of its conditions and events; the runbook explains each."""
 
 OPERATOR = Operator(
     name="redis",

@@ -16,6 +16,7 @@ from operators.redis.client.server import PORT
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
+from operators.redis.reasons import JOINING, NOT_ANSWERING, SERVING, STARTING, SYNCING
 from operators.redis.settings import Settings
 from operators.redis.steps import data_loss_recovery
 from operators.redis.steps.availability import serves
@@ -25,7 +26,6 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.verdict import Verdict
 
-SERVING, AWAY, STARTING, SYNCING, JOINING = "Serving", "NotAnswering", "Starting", "Syncing", "Joining"
 """What a node is doing, in one word."""
 
 
@@ -126,7 +126,7 @@ def _doing(seen: Assessment, place: Instance) -> tuple[str, str]:
         why = place.pod.trouble if place.pod else "There is no pod."
         return (why.partition(":")[0] if place.pod else "NoPod"), why
     if place.said is None:
-        return (AWAY, place.error) if place.ready and place.error else (STARTING, "")
+        return (NOT_ANSWERING, place.error) if place.ready and place.error else (STARTING, "")
     if place.said.loading:
         return STARTING, "It reads its data."
     node = seen.view.nodes[place.id]

@@ -12,8 +12,7 @@ from functools import lru_cache
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
 from shared.pki import certs
-
-MISSING, INVALID = "SecretMissing", "SecretInvalid"
+from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
 
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for
 
@@ -27,14 +26,14 @@ class SecretProblem:
         message: which Secret, which key, and what mends it; never what stands in it.
     """
 
-    reason: str
+    reason: Reason
     message: str
 
 
 class UnusableSecret(Exception):
     """A Secret does not serve."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.problem = SecretProblem(reason, message)
 
@@ -50,16 +49,16 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
     """
     if secret is None:
         raise UnusableSecret(
-            MISSING,
+            SECRET_MISSING,
             f"{at}: there is no Secret {name} in this namespace. Make it, with {' and '.join(keys)}, or name another.",
         )
     given = secret.get("data") or {}
     if missing := [key for key in keys if not given.get(key)]:
-        raise UnusableSecret(MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Give it.")
+        raise UnusableSecret(SECRET_MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Give it.")
     try:
         return [base64.b64decode(given[key]).decode() for key in keys]
     except (binascii.Error, UnicodeDecodeError):
-        raise UnusableSecret(INVALID, f"{at}: Secret {name}: it is no text. Give {', '.join(keys)}.") from None
+        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: it is no text. Give {', '.join(keys)}.") from None
 
 
 def password_of(at: str, name: str, secret: Obj | None) -> str:
@@ -74,7 +73,7 @@ def password_of(at: str, name: str, secret: Obj | None) -> str:
     (password,) = texts(at, name, secret, PASSWORD_KEY)
     if password != password.strip("\r\n"):
         raise UnusableSecret(
-            INVALID,
+            SECRET_INVALID,
             f"{at}: Secret {name}: {PASSWORD_KEY} ends or begins with a line break, which nobody types. Make it "
             "without, as by --from-literal.",
         )
@@ -105,7 +104,7 @@ def certificate_of(
     """
     if secret is None and is_ordered:
         raise UnusableSecret(
-            MISSING,
+            SECRET_MISSING,
             f"spec.tls: cert-manager has not issued Secret {name} yet; kubectl describe certificate {name} says why.",
         )
     needs_authority = is_client or hosts is not None
@@ -117,7 +116,7 @@ def certificate_of(
     else:
         wrong = _wrong(pair, authority, hosts, is_client=is_client, whenever=False)
     if wrong:
-        raise UnusableSecret(INVALID, f"{at}: Secret {name}: {wrong}")
+        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     return pair, authority
 
 

@@ -21,6 +21,7 @@ from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Action, Apply, Call, Delete, Patch, WriteSecret
 from shared.status.events import Event, Recorder
+from shared.status.reasons import RESTORED
 
 log = logging.getLogger(__name__)
 
@@ -284,7 +285,7 @@ class Executor:
 
     def _tell_restored(self, resource: Obj, message: str) -> None:
         """Who changed or deleted what is ours should learn that it was put back."""
-        self._recorder.record(Event.about(resource, "Restored", message))
+        self._recorder.record(Event.about(resource, RESTORED, message))
 
 
 def _place(kind: Kind, obj: Obj) -> int:

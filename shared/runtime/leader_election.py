@@ -34,6 +34,7 @@ from shared.kubernetes.errors import Conflict, KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import LEASE, Obj
 from shared.observability import metrics
 from shared.status.events import Event, Recorder
+from shared.status.reasons import LEADER_ELECTION
 
 log = logging.getLogger(__name__)
 
@@ -288,7 +289,7 @@ class Leadership:
         log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, turn)
         if self._sight:
             told = f"{self._identity} {turn}"
-            self._recorder.record(Event.about(self._sight.lease, "LeaderElection", told, warning=warning))
+            self._recorder.record(Event.about(self._sight.lease, LEADER_ELECTION, told, warning=warning))
 
     def _note(self, trouble: str) -> None:
         """Log what is wrong when it begins, not at every try."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.api.crd import Resource
 from shared.api.spec import Admission
 from shared.runtime.controller import Controller
 from shared.runtime.options import Flag, Options
+from shared.status.reasons import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Operator:
         image_repository: the default image repository of its operand.
         kinds: the kinds that it serves, the main one first.
         flags: its own flags, beside those that all operators have.
-        reasons: reasons of its conditions and events, beside those of `shared.status.reasons`.
+        reasons: reasons of its conditions and events, in addition to those of `shared.status.reasons`.
         values: the model of its chart's values (charts.values.operator.OperatorValues).
         dashboard: its dashboard (dashboards.model.OperatorPage).
         alerts: its rules (dashboards.rules.model.RuleSet).
@@ -53,7 +54,7 @@ class Operator:
     image_repository: str
     summary: str = ""
     flags: tuple[Flag[Any], ...] = ()
-    reasons: frozenset[str] = frozenset()
+    reasons: Catalogue = field(default_factory=lambda: Catalogue(""))
     values: str = ""
     dashboard: str = ""
     alerts: str = ""

@@ -17,6 +17,7 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import Kind, Obj
 from shared.pki.rotation import CertificateOrder
 from shared.status.conditions import READY
+from shared.status.reasons import NO_REASON, Reason
 from shared.status.verdict import Progress, Verdict
 
 Resource = TypeVar("Resource")
@@ -125,7 +126,7 @@ class Step:
 
     actions: tuple[Action, ...] = ()
     progress: Progress = Progress.DONE
-    reason: str = ""
+    reason: Reason = NO_REASON
     message: str = ""
     warning: bool = False
     requeue: float | None = None
@@ -136,24 +137,24 @@ class Step:
         return cls(actions)
 
     @classmethod
-    def progressing(cls, reason: str, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
+    def progressing(cls, reason: Reason, message: str, *, warning: bool = False, requeue: float | None = None) -> Step:
         """Not there yet; the rest of the chain goes on."""
         return cls((), Progress.PROGRESSING, reason, message, warning, requeue)
 
     @classmethod
     def wait(
-        cls, reason: str, message: str, *actions: Action, warning: bool = False, requeue: float | None = None
+        cls, reason: Reason, message: str, *actions: Action, warning: bool = False, requeue: float | None = None
     ) -> Step:
         """The rest of the chain must not run before this is over."""
         return cls(actions, Progress.WAITING, reason, message, warning, requeue)
 
     @classmethod
-    def blocked(cls, reason: str, message: str) -> Step:
+    def blocked(cls, reason: Reason, message: str) -> Step:
         """Nothing goes on until a person changes something."""
         return cls((), Progress.BLOCKED, reason, message, warning=True)
 
     @classmethod
-    def paused(cls, reason: str, message: str) -> Step:
+    def paused(cls, reason: Reason, message: str) -> Step:
         """A person asked us to keep off."""
         return cls((), Progress.PAUSED, reason, message)
 

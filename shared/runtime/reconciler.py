@@ -27,6 +27,7 @@ from shared.runtime.queue import Queue
 from shared.status import conditions
 from shared.status.events import Event, Recorder
 from shared.status.readiness import Readiness
+from shared.status.reasons import API_UNAVAILABLE, INVALID_SPEC, NOT_OURS, REJECTED
 from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
@@ -193,7 +194,7 @@ class Reconciler:
         wished = error.retry_after if isinstance(error, errors.KubeError) else None
         result = self._retry(key, at_least=wished or 0.0)
         if self._queue.failures(key) >= MIN_FAILURES_REPORTED:
-            reason = "ApiUnavailable" if isinstance(error, errors.Unavailable) else type(error).__name__
+            reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_trouble(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
         return result
@@ -201,7 +202,7 @@ class Reconciler:
     async def _stall(self, key: Key, error: Exception) -> str:
         """Something that only a person mends: say so, and look again at leisure."""
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
-        reason = {InvalidSpec: "InvalidSpec", ownership.NotOurs: "NotOurs"}.get(type(error), "Rejected")
+        reason = {InvalidSpec: INVALID_SPEC, ownership.NotOurs: NOT_OURS}.get(type(error), REJECTED)
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
         await self._report_trouble(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)

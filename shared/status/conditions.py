@@ -66,7 +66,7 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
             {
                 "type": name,
                 "status": value,
-                "reason": verdict.reason,
+                "reason": str(verdict.reason),
                 "message": message,
                 "lastTransitionTime": since,
                 "observedGeneration": generation,

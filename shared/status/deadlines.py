@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 
@@ -24,7 +25,7 @@ class Deadline:
         flag: the operator's flag that sets it, for the message.
     """
 
-    reason: str
+    reason: Reason
     seconds: float
     flag: str
 

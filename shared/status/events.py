@@ -145,7 +145,7 @@ class Recorder:
             "metadata": {"name": event.name, "namespace": event.regarding["namespace"]},
             "involvedObject": event.regarding,
             "type": event.kind,
-            "reason": event.reason,
+            "reason": str(event.reason),
             "message": event.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,

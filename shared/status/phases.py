@@ -1,13 +1,10 @@
-"""Phases that resources of several kinds report in status.phase."""
+"""Values of status.phase that several kinds report; most of them are reasons of conditions as well."""
 
 from __future__ import annotations
 
-CREATING = "Creating"
-RESTORING = "Restoring"
-SCALING = "Scaling"
-UPDATING = "Updating"
-UPGRADING = "Upgrading"
-DEGRADED = "Degraded"
-RUNNING = "Running"
-PAUSED = "Paused"
-FAILED = "Failed"
+from shared.status.reasons import CREATING, DEGRADED, PAUSED, RESTORING, SCALING, UPDATING, UPGRADING, Reason
+
+RUNNING = Reason("Running")
+FAILED = Reason("Failed")
+
+__all__ = ["CREATING", "DEGRADED", "FAILED", "PAUSED", "RESTORING", "RUNNING", "SCALING", "UPDATING", "UPGRADING"]

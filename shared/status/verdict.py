@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from shared.status.reasons import READY
+
 
 class Progress(enum.Enum):
     """How far a resource is from what its spec says."""
@@ -25,7 +27,7 @@ class Verdict:
     """
 
     progress: Progress = Progress.DONE
-    reason: str = "Ready"
+    reason: str = READY
     message: str = ""
     warning: bool = False
     ready: bool | None = None

@@ -24,6 +24,7 @@ from shared.pki.rotation import (
     RotationPolicy,
 )
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.status.reasons import ISSUING_CERTIFICATES, NOT_OURS
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
@@ -47,9 +48,9 @@ def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Ste
     try:
         why, writes = issuing.next()
     except NotOurs as error:
-        return Step.blocked("NotOurs", str(error))
+        return Step.blocked(NOT_OURS, str(error))
     if writes:
-        return Step.wait("IssuingCertificates", f"Certificates are made: {why}.", *writes)
+        return Step.wait(ISSUING_CERTIFICATES, f"Certificates are made: {why}.", *writes)
     due = issuing.due
     if due is None or due - issuing.now > LOOK_AHEAD:
         return PASS

@@ -14,6 +14,7 @@ from typing import Any
 from shared.api.spec import CustomResource
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
+from shared.status.reasons import TOKEN_REFUSED, Reason
 from shared.status.verdict import Progress
 
 TOKEN_LENGTH = 12
@@ -47,7 +48,7 @@ class Proposal:
         token: what a person confirms.
     """
 
-    reason: str
+    reason: Reason
     loss: str
     consequences: str
     caution: str
@@ -64,7 +65,7 @@ class Proposal:
         given, prefix = resource.spec.recovery, f"{self.loss} ".lstrip()
         if given is not None and given.confirm not in (self.token, *accepted):
             return Step.blocked(
-                "TokenRefused",
+                TOKEN_REFUSED,
                 f"{prefix}spec.recovery.confirm is {given.confirm!r}, and what can be done now has the token "
                 f"{self.token}: {self.consequences} Nothing was changed. If that is what you want, confirm that token.",
             )

@@ -14,6 +14,7 @@ from shared.runtime import settings
 from shared.runtime.plan import PASS, Plan, Step, StepOf, follow
 from shared.status.deadlines import Deadline
 from shared.status.phases import CREATING, PAUSED, UPDATING
+from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
@@ -90,9 +91,9 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
 
     def _deadline(self, phase: str) -> Deadline | None:
         if phase == CREATING:
-            return Deadline("CreateTimeout", self.settings.create_timeout, "--create-timeout")
+            return Deadline(CREATE_TIMEOUT, self.settings.create_timeout, "--create-timeout")
         if phase == self.update_phase:
-            return Deadline("UpgradeTimeout", self.settings.upgrade_timeout, "--upgrade-timeout")
+            return Deadline(UPGRADE_TIMEOUT, self.settings.upgrade_timeout, "--upgrade-timeout")
         return None
 
 
@@ -113,4 +114,4 @@ def reject_invalid_spec(
 ) -> Step:
     """Change nothing while the spec breaks a rule: the same rules as at admission, for a spec that bypassed it."""
     errors = validate(resource)
-    return Step.blocked("InvalidSpec", " ".join(errors) + " Nothing was changed.") if errors else PASS
+    return Step.blocked(INVALID_SPEC, " ".join(errors) + " Nothing was changed.") if errors else PASS

@@ -9,8 +9,9 @@ from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
-from shared.pki.secret_checks import INVALID, SecretProblem
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
+from shared.status.reasons import GROWING_VOLUMES, SECRET_INVALID, VOLUMES_CANNOT_GROW
 from shared.status.verdict import Progress
 from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_of
 
@@ -53,7 +54,7 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
                 f"spec.tls: Secret {name}: its certificate ended on {ends:%Y-%m-%d at %H:%M UTC}, and nobody takes it "
                 "any more. Put a new one there."
             )
-            return lacking(SecretProblem(INVALID, said))
+            return lacking(SecretProblem(SECRET_INVALID, said))
     return PASS
 
 
@@ -98,7 +99,7 @@ def _resize(due: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> 
     requests = {"resources": {"requests": {"storage": size}}}
     change = {"metadata": {"annotations": {refusal: None}}, "spec": requests}
     patches = (Patch(PERSISTENT_VOLUME_CLAIM, claim, change, noted=(refusal, attempt)) for claim in due)
-    return Step(tuple(patches), Progress.PROGRESSING, "GrowingVolumes", f"Volumes are asked to grow to {size}.")
+    return Step(tuple(patches), Progress.PROGRESSING, GROWING_VOLUMES, f"Volumes are asked to grow to {size}.")
 
 
 def _report_refusal(refused: Sequence[Obj], size: int | str, attempt: str, refusal: str) -> Step | None:
@@ -107,7 +108,7 @@ def _report_refusal(refused: Sequence[Obj], size: int | str, attempt: str, refus
         return None
     why = annotation(refused[0], refusal).removeprefix(attempt).lstrip(": ").rstrip(".")
     return Step.progressing(
-        "VolumesCannotGrow",
+        VOLUMES_CANNOT_GROW,
         f"PersistentVolumeClaim {refused[0]['metadata']['name']} cannot grow to {size}: {why}. Give its storage class "
         "allowVolumeExpansion: true, or raise the quota; it is tried again each hour.",
         warning=True,
@@ -120,7 +121,7 @@ def _recreate_stateful_set(stateful_set: Obj, size: int | str, *, remake: bool) 
     if template is None or not smaller(template, size) or not remake:
         return None
     message = f"Volumes to come get {size}: the StatefulSet is made anew for it, around the pods that run."
-    return Step.wait("GrowingVolumes", message, Delete(STATEFUL_SET, stateful_set, orphan=True))
+    return Step.wait(GROWING_VOLUMES, message, Delete(STATEFUL_SET, stateful_set, orphan=True))
 
 
 def _await_storage(growable: Sequence[Obj], size: int | str) -> Step | None:
@@ -128,7 +129,7 @@ def _await_storage(growable: Sequence[Obj], size: int | str) -> Step | None:
     growing = [claim["metadata"]["name"] for claim in growable if smaller(capacity(claim), size)]
     if not growing:
         return None
-    return Step.progressing("GrowingVolumes", f"{', '.join(growing)} of {size}: the storage has yet to give it.")
+    return Step.progressing(GROWING_VOLUMES, f"{', '.join(growing)} of {size}: the storage has yet to give it.")
 
 
 def template_size(stateful_set: Obj) -> int | str | None:

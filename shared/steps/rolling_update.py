@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Delete, Step
+from shared.status.reasons import Reason
 from shared.steps.instance import Instance
 
 RETURN_TIMEOUT = timedelta(minutes=2)
@@ -39,8 +40,8 @@ class RollingUpdate(Generic[Place]):
     places: Sequence[Place]
     is_outdated: Callable[[Place], bool]
     stale: Sequence[Place]
-    reason: str
-    held_reason: str
+    reason: Reason
+    held_reason: Reason
     held_seconds: float
 
     @property

@@ -9,6 +9,7 @@ from functools import cached_property
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome, time
+from operators.etcd.reasons import POD_GONE, POD_NOT_STARTING
 from shared.kubernetes.pods import Pod
 
 START_TIMEOUT_SECONDS = 600.0
@@ -33,7 +34,7 @@ class Assessment:
         """How the present attempt ended; a pod that is missing, or does not start for long, is one that failed."""
         pod = self.observed.pod
         if pod is None:
-            return Outcome(False, "PodGone", "Its pod is gone.") if self.attempts else None
+            return Outcome(False, POD_GONE, "Its pod is gone.") if self.attempts else None
         if self.observed.outcome is not None:
             return self.observed.outcome
         created = time(pod["metadata"].get("creationTimestamp"))
@@ -41,4 +42,4 @@ class Assessment:
         if created is None or (self.now - created).total_seconds() < deadline:
             return None
         trouble = Pod.of(pod).trouble or "nothing was heard of it"
-        return Outcome(False, "PodNotStarting", f"Its pod was not done within {deadline / 60:.0f} minutes: {trouble}.")
+        return Outcome(False, POD_NOT_STARTING, f"Its pod was not done within {deadline / 60:.0f} minutes: {trouble}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from operators.etcd.api.snapshot_stores import S3, Destination, RestoreSource, VolumeStore
+from operators.etcd.reasons import VOLUME_MISSING
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
@@ -48,7 +49,7 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
             await kube.get(PERSISTENT_VOLUME_CLAIM, namespace, store.claim_name)
         except NotFound:
             return SecretProblem(
-                "VolumeMissing",
+                VOLUME_MISSING,
                 f"{at}.volume: there is no PersistentVolumeClaim {store.claim_name} in this namespace. Make it, or "
                 "name another.",
             )

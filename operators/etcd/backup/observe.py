@@ -15,6 +15,7 @@ from operators.etcd.backup.outcome import Outcome, outcome
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointStatus
 from operators.etcd.objects import names
+from operators.etcd.reasons import CLUSTER_INVALID, CLUSTER_MISSING, POD_IN_THE_WAY
 from operators.etcd.security import secrets
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import annotation
@@ -113,7 +114,7 @@ def _in_the_way(pod: Obj) -> SecretProblem:
     """What an earlier EtcdBackup of the same name left: it tells nothing of this one, and goes by itself."""
     name = pod["metadata"]["name"]
     return SecretProblem(
-        "PodInTheWay",
+        POD_IN_THE_WAY,
         f"Pod {name} is not this EtcdBackup's. An earlier one's of the same name goes by itself; delete any other, or "
         "name this one otherwise.",
     )
@@ -126,9 +127,9 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProble
         return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
     except NotFound:
         said = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
-        return SecretProblem("ClusterMissing", f"spec.clusterName: {said}")
+        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {said}")
     except InvalidSpec as wrong:
-        return SecretProblem("ClusterInvalid", f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
+        return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
 
 
 async def _sources(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from operators.etcd.reasons import INTERRUPTED, PROGRAM_FAILED, REASONS
 from shared.kubernetes.kinds import Obj
+from shared.status.reasons import NO_REASON, Reason
 
-INTERRUPTED = "Interrupted"
 """Reason of a program that was told to end: by whom, it does not know."""
 
 
@@ -26,7 +27,7 @@ class Outcome:
     """
 
     succeeded: bool
-    reason: str = ""
+    reason: Reason = NO_REASON
     message: str = ""
     said: Obj = field(default_factory=dict)
     started: datetime | None = None
@@ -50,19 +51,21 @@ def outcome(pod: Obj | None) -> Outcome | None:
     return Outcome(False, reason, message, started=started, finished=finished)
 
 
-def _failure(reported: Obj, end: Obj) -> tuple[str, str]:
+def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
     """Why a pod failed: in the program's own words, else in the kubelet's; and always in its own if it ended it."""
     said = _said(end)
     ended_by_kubelet = bool(reported.get("reason"))  # DeadlineExceeded, Evicted
     if said.get("reason") and not (ended_by_kubelet and said["reason"] == INTERRUPTED):
-        return str(said["reason"]), str(said.get("message") or "")
+        return REASONS.named(str(said["reason"])), str(said.get("message") or "")
     if ended_by_kubelet:
-        return str(reported["reason"]), str(reported.get("message") or f"{reported['reason']}.")
+        return REASONS.named(str(reported["reason"])), str(reported.get("message") or f"{reported['reason']}.")
     reason = end.get("reason") or "NoResult"
     if reason == "Error":
-        reason = "ProgramFailed"
+        reason = PROGRAM_FAILED
     lines = str(end.get("message") or "").strip().splitlines()
-    return reason, lines[-1][-1000:] if lines else f"It ended with code {end.get('exitCode', 0)}, and said nothing."
+    code = end.get("exitCode", 0)
+    message = lines[-1][-1000:] if lines else f"It ended with code {code}, and said nothing."
+    return REASONS.named(reason), message
 
 
 def _said(end: Obj) -> Obj:

@@ -17,6 +17,7 @@ from operators.etcd.backup.assessment import Assessment
 from operators.etcd.backup.observe import Observed, choose
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.report import MAX_ATTEMPTS
+from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Plan, Step, StepOf, follow
@@ -66,7 +67,7 @@ def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> St
     pod = Pod.of(seen.pod)
     if pod.trouble:
         return Step.wait(
-            "PodNotStarting",
+            POD_NOT_STARTING,
             f"{seen.told} {pod.name} does not start: {pod.trouble}",
             warning=True,
             requeue=POLL_SECONDS,
@@ -96,7 +97,7 @@ def require_image(settings: Settings, _backup: EtcdBackup, _facts: Assessment, _
     if settings.agent_image:
         return PASS
     return Step.blocked(
-        "NoAgentImage",
+        NO_AGENT_IMAGE,
         "The operator does not know its own image, which takes snapshots: start it with --agent-image, as its "
         "chart does. Nothing was changed.",
     )
@@ -117,7 +118,7 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
         errors = "; ".join(f"{source.name}: {source.error}" for source in seen.sources if source.error)
         why = errors or ("none is a sound voter of it" if seen.sources else "none has a pod")
         message = f"No member of EtcdCluster {cluster.name} can give a snapshot: {why.rstrip('.')}."
-        return Step.wait("NoMember", message, warning=True, requeue=RETRY_SECONDS)
+        return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
     attempt = facts.attempts + 1
     told = f"Attempt {attempt} of {MAX_ATTEMPTS}: {choice.name} gives the snapshot. {choice.caution}".strip()
     keep = _keep(backup, cluster)

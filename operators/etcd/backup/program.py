@@ -27,6 +27,7 @@ from operators.etcd.backup.store import AccessDenied, BackupError, SnapshotStore
 from operators.etcd.backup.volume import Volume
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import Access, Connect, Endpoint
+from operators.etcd.reasons import FILE_UNUSABLE, INTERRUPTED
 from shared.observability import logs
 from shared.pki.certs import Pair
 
@@ -74,9 +75,9 @@ async def _run(work: Awaitable[Outcome]) -> tuple[Outcome, int]:
     except EtcdError as error:
         reason, message = f"Member{type(error).__name__}", str(error)
     except asyncio.CancelledError:
-        reason, message = "Interrupted", "It was told to end before it was done: nothing was kept."
+        reason, message = INTERRUPTED, "It was told to end before it was done: nothing was kept."
     except OSError as error:
-        reason, message = "FileUnusable", f"{error.filename or 'A file'}: {error.strerror or error}."
+        reason, message = FILE_UNUSABLE, f"{error.filename or 'A file'}: {error.strerror or error}."
     log.error("%s: %s", reason, message)
     return {"reason": reason, "message": message}, 1
 

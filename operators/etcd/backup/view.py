@@ -8,12 +8,14 @@ from operators.etcd.api.backup import API, COMPLETE, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations
+from operators.etcd.reasons import BACKUP_FAILED, BACKUP_INVALID, BACKUP_MISSING, BACKUP_UNFINISHED
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import Key, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+from shared.status.reasons import INVALID_SPEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +70,19 @@ async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | SecretProbl
     if source.backup is None:
         store = locations.store_of(source)
         if store is None or source.file is None:
-            return SecretProblem("InvalidSpec", "spec.restore.from: names no snapshot; give backup, volume or s3.")
+            return SecretProblem(INVALID_SPEC, "spec.restore.from: names no snapshot; give backup, volume or s3.")
         return Snapshot(store, source.file)
     at, name = "spec.restore.from.backup", source.backup
     try:
         backup = EtcdBackup.parse(await kube.get(API.kind, resource.namespace, name))
     except NotFound:
         said = f"there is no EtcdBackup {name} in this namespace. Name one, or the volume or s3 that the file is in."
-        return SecretProblem("BackupMissing", f"{at}: {said}")
+        return SecretProblem(BACKUP_MISSING, f"{at}: {said}")
     except InvalidSpec as wrong:
-        return SecretProblem("BackupInvalid", f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
+        return SecretProblem(BACKUP_INVALID, f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
     store = locations.store_of(backup.spec.destination)
     if backup.over and backup.phase == COMPLETE and store is not None and backup.reported.get("file"):
         return Snapshot(store, str(backup.reported["file"]))
     if backup.over:
-        return SecretProblem("BackupFailed", f"{at}: EtcdBackup {name} failed: it has no snapshot. Name another.")
-    return SecretProblem("BackupUnfinished", f"{at}: EtcdBackup {name} is not complete yet: it is waited for.")
+        return SecretProblem(BACKUP_FAILED, f"{at}: EtcdBackup {name} failed: it has no snapshot. Name another.")
+    return SecretProblem(BACKUP_UNFINISHED, f"{at}: EtcdBackup {name} is not complete yet: it is waited for.")

@@ -22,14 +22,9 @@ from shared.kubernetes.secrets import (
     find,
 )
 from shared.pki import certs
-from shared.pki.secret_checks import (
-    INVALID,
-    SecretProblem,
-    UnusableSecret,
-    certificate_of,
-    password_of,
-)
+from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
 from shared.pki.stores import authorities_of, authority_key, certificate_secrets, ends, fingerprint, issued_in
+from shared.status.reasons import SECRET_INVALID
 
 USER = "root"
 """etcd's user that may do everything: without it, passwords cannot be asked for."""
@@ -120,7 +115,7 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
         is_shown = name == resources.client_secret(resource) and is_client  # by the operator
         if is_shown and resource.spec.auth is not None and certs.read(pair.certificate)[0].is_named:
             raise UnusableSecret(
-                INVALID,
+                SECRET_INVALID,
                 f"{at}: Secret {name}: {CERTIFICATE_KEY} bears a common name, and with users (spec.auth), etcd's "
                 "gateway takes no client certificate that does. Issue it without one, or set spec.tls.client.auth to "
                 "none.",

@@ -8,13 +8,15 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.membership.raft_log import unreadable
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
 from operators.etcd.steps.backup_schedule import failing
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
-from operators.etcd.steps.quorum_recovery import RECOVERING, executing
+from operators.etcd.steps.quorum_recovery import executing
 from operators.etcd.steps.rolling_update import outdated
 from shared.kubernetes.pods import STUCK
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, DEGRADED, FAILED, PAUSED, RESTORING, RUNNING, SCALING, UPDATING
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
@@ -22,8 +24,6 @@ POLL_SECONDS = 30.0
 
 BUSY_SECONDS = 5.0
 """The same for a cluster that is not, where no step names a time."""
-
-UNREACHABLE = "EtcdUnreachable"
 
 
 def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -41,7 +41,7 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
         f"{ready_names}: ready, says Kubernetes, and yet no member answers the operator{why}. "
         "Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods reach port 2379 of theirs."
     )
-    return Step.wait(UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
+    return Step.wait(ETCD_UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
 
 
 def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
@@ -57,7 +57,7 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
         parts.append(f"{', '.join(unready)}: a member, and not yet ready for clients.")
     current = _movement(resource, seen)
     troubled = bool(failing) or current == DEGRADED
-    reason = "MemberFailing" if failing else current
+    reason = MEMBER_FAILING if failing else current
     message = " ".join(part for part in parts if part)
     return Step.progressing(
         reason, message, warning=troubled, requeue=BUSY_SECONDS if troubled else MEMBERSHIP_POLL_SECONDS
@@ -90,7 +90,7 @@ def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
     return settled.get(verdict.progress) or _movement(resource, seen)
 
 
-def _movement(resource: EtcdCluster, seen: Observed) -> str:
+def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
     """What a cluster that is not as wanted is doing.
 
     A movement keeps its name until it is over; members missing without one are a loss.

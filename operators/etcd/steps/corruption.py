@@ -11,11 +11,10 @@ from operators.etcd.client.server import CORRUPT, Member
 from operators.etcd.membership import quorum
 from operators.etcd.membership.corruption import agreed_hash, contradictory, differs, ended_over_peers, suspected
 from operators.etcd.observe import Observed
+from operators.etcd.reasons import CORRUPT_MEMBER_HELD, CORRUPTION_UNCLEAR, REPLACING_CORRUPT_MEMBER
 from operators.etcd.steps import member_changes
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.verdict import Progress
-
-REASON, UNCLEAR = "ReplacingCorruptMember", "CorruptionUnclear"
 
 RETRY_SECONDS = 10.0
 """Time until hashes are requested again where they do not decide."""
@@ -42,10 +41,10 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Assessment, _now: dateti
     if silent:
         them = quorum.member_names(seen, silent)
         message = f"The alarm CORRUPT holds. All members that could be compared agree; {them} could not yet."
-        return Step((), Progress.PROGRESSING, UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
+        return Step((), Progress.PROGRESSING, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
     calls = [Disarm(seen.endpoints, seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == CORRUPT]
     message = f"All {len(seen.voters)} voters hold the same data: the alarm CORRUPT is disarmed."
-    return Step.wait(REASON, message, *calls)
+    return Step.wait(REPLACING_CORRUPT_MEMBER, message, *calls)
 
 
 def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agreeing: int) -> Step:
@@ -60,13 +59,13 @@ def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agr
         refusal = f"of the {others} voters that would remain, only {agreeing} agree"
     if refusal:
         message = f"{found}. It is not replaced yet: {refusal}."
-        return Step((), Progress.WAITING, "CorruptMemberHeld", message, warning=True, requeue=RETRY_SECONDS)
+        return Step((), Progress.WAITING, CORRUPT_MEMBER_HELD, message, warning=True, requeue=RETRY_SECONDS)
     if place is not None and place is seen.leader:
-        return member_changes.hand_over(resource, seen, place, REASON, f"{found}, and it leads")
+        return member_changes.hand_over(resource, seen, place, REPLACING_CORRUPT_MEMBER, f"{found}, and it leads")
     assert place is not None, "refuse_unknown_members waits for members that are not ours"
     call = member_changes.remove(resource, seen, place)
     message = f"{found}: it is removed, and joins again with an empty disk."
-    return announced(resource.obj, Step((call,), Progress.WAITING, REASON, message, warning=True))
+    return announced(resource.obj, Step((call,), Progress.WAITING, REPLACING_CORRUPT_MEMBER, message, warning=True))
 
 
 def _unclear(seen: Observed) -> Step:
@@ -78,12 +77,12 @@ def _unclear(seen: Observed) -> Step:
     found = f"Members may hold different data, and no majority of the {len(seen.voters)} voters agrees on one ({said})."
     if not contradictory(seen):
         message = f"{found} They are compared once more of them answer."
-        return Step((), Progress.PROGRESSING, UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
+        return Step((), Progress.PROGRESSING, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
     message = (
         f"{found} Nothing was changed. If members are down, bring them back, so that they can be compared; else look "
         "at each one's keys, and restore a snapshot of the right one into a new EtcdCluster."
     )
-    return Step((), Progress.BLOCKED, UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
+    return Step((), Progress.BLOCKED, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
 
 
 def _said(seen: Observed, member: Member) -> str:

@@ -18,6 +18,7 @@ from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.client.server import Access
 from operators.etcd.observe import Observed
+from operators.etcd.reasons import CHANGING_PASSWORD, CHECKING_AUTH, DENIED, DISABLING_AUTH, ENABLING_AUTH
 from operators.etcd.security.secrets import USER, Secrets
 from shared.kubernetes.secrets import PASSWORD_KEY, content_of
 from shared.runtime.plan import PASS, Step
@@ -52,7 +53,7 @@ def require_entry(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
             "beside the one that it is to have, or set it: etcdctl user passwd root."
         )
     message = f"etcd does not let the operator in: {seen.denied} {mend} Members run on as they are."
-    return Step((), Progress.BLOCKED, "Denied", message, warning=True, requeue=RETRY_SECONDS)
+    return Step((), Progress.BLOCKED, DENIED, message, warning=True, requeue=RETRY_SECONDS)
 
 
 def keep_auth(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
@@ -64,14 +65,14 @@ def keep_auth(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
     password = content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "")
     if seen.auth_enabled is None or (auth.enabled and not password):
         message = "Whether members ask for users could not be found out yet."
-        return Step.progressing("CheckingAuth", message, requeue=RETRY_SECONDS)
+        return Step.progressing(CHECKING_AUTH, message, requeue=RETRY_SECONDS)
     if auth.enabled and not seen.auth_enabled:
         message = f"From now on everybody is asked for a user; {USER}'s password is in Secret {auth.root_secret_name}."
-        return Step.wait("EnablingAuth", message, EnableAuth(asked, access, USER, password))
+        return Step.wait(ENABLING_AUTH, message, EnableAuth(asked, access, USER, password))
     if not auth.enabled and seen.auth_enabled:
         message = "spec.auth.enabled is false: nobody is asked for a user any more."
-        return Step.wait("DisablingAuth", message, DisableAuth(asked, access))
+        return Step.wait(DISABLING_AUTH, message, DisableAuth(asked, access))
     if auth.enabled and seen.former_password:
         message = f"{USER} gets the password of Secret {auth.root_secret_name}; up to now it has the former one."
-        return Step.wait("ChangingPassword", message, ChangePassword(asked, access, USER, password))
+        return Step.wait(CHANGING_PASSWORD, message, ChangePassword(asked, access, USER, password))
     return PASS

@@ -8,6 +8,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.objects.names import CLUSTER_UID
 from operators.etcd.observe import Observed
+from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
 from shared.runtime.plan import PASS, Step
 
 
@@ -17,7 +18,7 @@ def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetim
         return PASS
     them = member_names(seen, seen.unknown_members)
     return Step.blocked(
-        "UnknownMember",
+        UNKNOWN_MEMBER,
         f"etcd's list has {them}, which is of no pod of this cluster: somebody added it, or changed its address. "
         "Members are left as they are until it is removed (etcdctl member remove) or has its address back.",
     )
@@ -32,7 +33,7 @@ def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime
         whose = f"another cluster's (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not this cluster's"
         name = place.volume["metadata"]["name"]
         return Step.blocked(
-            "VolumeInTheWay",
+            VOLUME_IN_THE_WAY,
             f"PersistentVolumeClaim {name} exists, and its data is {whose}. It was left alone; nothing was changed. "
             "Rename this resource; or, if nobody needs that data, delete the claim. To go on with the data of a "
             "resource that was deleted, restore a backup of it (spec.restore).",

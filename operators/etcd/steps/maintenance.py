@@ -22,13 +22,13 @@ from operators.etcd.client.server import NOSPACE
 from operators.etcd.membership import quorum
 from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.observe import Instance, Observed, endpoint
+from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, RAISING_QUOTA
 from shared.api.schedule import last_due
 from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.conditions import READY
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
-
-OUT_OF_SPACE, QUOTA_EXCEEDED = "OutOfSpace", "QuotaExceeded"
 
 MAX_FULL_SHARE = 0.9
 """Part of the quota below which every member's file must be before writes are let in again: the alarm would be back at
@@ -66,7 +66,7 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
         message = (
             f"{names}: still with the former quota, {_mib(quota(resource, crowded[0]))}, which is used up. The new"
         )
-        return _say("RaisingQuota", f"{message} one counts once their pods are replaced; writes are let in afterwards.")
+        return _say(RAISING_QUOTA, f"{message} one counts once their pods are replaced; writes are let in afterwards.")
     leader = seen.leader
     if leader is None or leader.status is None:
         return PASS
@@ -188,7 +188,7 @@ def _fullest(resource: EtcdCluster, places: list[Instance]) -> str:
     return f"{place.name} has used up its quota of {_mib(quota(resource, place))} with a file of {_mib(place.db_size)}"
 
 
-def _say(reason: str, message: str) -> Step:
+def _say(reason: Reason, message: str) -> Step:
     """What keeps writes out, and is not mended here: the rest of the chain may mend it."""
     return Step((), Progress.PROGRESSING, reason, message, warning=True, requeue=RETRY_SECONDS)
 

@@ -9,6 +9,7 @@ from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed, endpoint, endpoints
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import Action, Step
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.steps import volumes
 
@@ -40,7 +41,7 @@ def delete_remains(resource: EtcdCluster, seen: Observed, place: Instance) -> tu
     return volumes.replace_disk(place, in_use=place.member is not None)
 
 
-def hand_over(resource: EtcdCluster, seen: Observed, leader: Instance, reason: str, why: str) -> Step:
+def hand_over(resource: EtcdCluster, seen: Observed, leader: Instance, reason: Reason, why: str) -> Step:
     """Move the leadership to the lowest healthy voter that stays; only the leader itself accepts that request."""
     others = [place for place in seen.healthy_voters if place is not leader]
     if not others:

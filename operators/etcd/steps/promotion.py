@@ -8,9 +8,11 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import MemberState
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import JOINING, LEARNER_STUCK, PROMOTING
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import PASS, Step, announced
+from shared.status.reasons import SCALING
 from shared.status.verdict import Progress
 
 
@@ -28,10 +30,10 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
         return PASS
     if place.number >= resource.spec.size:
         message = f"{place.name} is not wanted any more: it is removed before it gets a vote."
-        return Step.wait("Scaling", message, member_changes.remove(resource, facts, place))
+        return Step.wait(SCALING, message, member_changes.remove(resource, facts, place))
     if facts.member_states[place.number] is MemberState.CAUGHT_UP:
         promote = member_changes.promote(resource, facts, place)
-        return Step((promote,), Progress.WAITING, "Promoting", f"{place.name} has caught up: it gets its vote.")
+        return Step((promote,), Progress.WAITING, PROMOTING, f"{place.name} has caught up: it gets its vote.")
     hindrance = f"It does not start: {place.pod.trouble}" if place.pod and place.pod.trouble else ""
     since = _awaited_since(place)
     if since is not None and now - since >= timedelta(seconds=patience):
@@ -40,9 +42,9 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
             f"anew with an empty disk. {hindrance}"
         ).strip()
         remove = member_changes.remove(resource, facts, place)
-        return announced(resource.obj, Step((remove,), Progress.WAITING, "LearnerStuck", message, warning=True))
+        return announced(resource.obj, Step((remove,), Progress.WAITING, LEARNER_STUCK, message, warning=True))
     message, warning = f"{place.name} joins: {hindrance or _standing(facts, place)}", bool(hindrance)
-    return Step((), Progress.WAITING, "Joining", message, warning=warning, requeue=MEMBERSHIP_POLL_SECONDS)
+    return Step((), Progress.WAITING, JOINING, message, warning=warning, requeue=MEMBERSHIP_POLL_SECONDS)
 
 
 def _standing(seen: Observed, place: Instance) -> str:

@@ -25,14 +25,13 @@ from operators.etcd.backup.pods import TOKEN, recovery_pod_name
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.observe import Observed
+from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
 from operators.etcd.steps.data_loss import QuorumLoss, Voter, loss, progress
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.steps.confirmed_recovery import Proposal, confirms, recorded
-
-QUORUM_LOST, NO_QUORUM, RECOVERING = "QuorumLost", "NoQuorum", "Recovering"
 
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
 """Time until members are observed again: while they may come back, and while a person must act or a pod failed."""
@@ -131,7 +130,7 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     if (pod.get("status") or {}).get("phase") == "Failed":
         message = f"{message} It failed: {_last_words(pod)} Nothing was changed; it is tried again."
         actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
-        return Step.wait("RecoveryFailed", message, *actions, warning=True, requeue=POLL_SECONDS)
+        return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
     trouble = Pod.of(pod).trouble
     message = f"{message} Its pod does not start: {trouble}" if trouble else message
     return Step.wait(RECOVERING, message, warning=bool(trouble), requeue=POLL_SECONDS)
@@ -142,7 +141,7 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
     what = f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: a quorum is lost for good."
     if found.survivor is None and not found.silent:
         return Step.blocked(
-            "DataLost",
+            DATA_LOST,
             f"{what} No other member has any, so there is nothing to go on with. Nothing was changed. Delete this "
             "resource and create it anew, with spec.restore to begin with a backup, without it to begin empty.",
         )

@@ -8,6 +8,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.membership.layout import recorded_disk
 from operators.etcd.objects.bootstrap import successor
+from operators.etcd.reasons import ANOTHER_CLUSTER, JOINING, RECORDING
 from shared.runtime.plan import PASS, Step
 
 
@@ -24,9 +25,9 @@ def _record_id(resource: EtcdCluster, facts: Assessment) -> Step | None:
     """Is this the first answer of a new cluster, or of the one that a recovery made?"""
     known, found = resource.recorded_cluster_id, facts.cluster_id
     if found and not known and any(place.member for place in facts.places):
-        return Step.wait("Recording", f"Cluster {found:016x} has begun: its id is written down.", requeue=0)
+        return Step.wait(RECORDING, f"Cluster {found:016x} has begun: its id is written down.", requeue=0)
     if found and found not in (known, 0) and found == successor(resource):
-        return Step.wait("Recording", f"The recovery made cluster {found:016x}: its id is written down.", requeue=0)
+        return Step.wait(RECORDING, f"The recovery made cluster {found:016x}: its id is written down.", requeue=0)
     return None
 
 
@@ -36,7 +37,7 @@ def _refuse_another_cluster(resource: EtcdCluster, facts: Assessment) -> Step | 
     if not known or found in (0, known):
         return None
     return Step.blocked(
-        "AnotherCluster",
+        ANOTHER_CLUSTER,
         f"Members answer as cluster {found:016x}, and this is cluster {known:016x}. Nothing was changed. Somebody "
         "began a new cluster in its place: restore a backup, or bring the volumes of the former members back.",
     )
@@ -49,5 +50,5 @@ def _record_disks(facts: Assessment) -> Step | None:
         return None
     names = ", ".join(place.name for place in moved)
     if [place.member for place in moved] == [facts.learner]:
-        return Step.wait("Joining", f"{names} joins: where its data will be is written down.", requeue=0)
-    return Step.wait("Recording", f"Where the data of {names} is, is written down.", requeue=0)
+        return Step.wait(JOINING, f"{names} joins: where its data will be is written down.", requeue=0)
+    return Step.wait(RECORDING, f"Where the data of {names} is, is written down.", requeue=0)

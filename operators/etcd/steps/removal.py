@@ -8,6 +8,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import removal_refusal
+from operators.etcd.reasons import REMOVING, REPLACEMENT_HELD, REPLACING
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import PASS, Step
@@ -26,9 +27,9 @@ def replace_lost_member(resource: EtcdCluster, facts: Assessment, _now: datetime
     loss = f"{place.name} has lost its data ({found})"
     if refusal := removal_refusal(facts, place.member):
         message = f"{loss}. It is not replaced yet: {refusal}."
-        return Step((), Progress.WAITING, "ReplacementHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+        return Step((), Progress.WAITING, REPLACEMENT_HELD, message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     message = f"{loss}: it is removed, and joins again with an empty disk."
-    return Step.wait("Replacing", message, member_changes.remove(resource, facts, place))
+    return Step.wait(REPLACING, message, member_changes.remove(resource, facts, place))
 
 
 def delete_removed_members(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
@@ -43,11 +44,11 @@ def delete_removed_members(resource: EtcdCluster, facts: Assessment, _now: datet
             actions = member_changes.delete_remains(resource, facts, place)
             message = f"{place.name} is no member any more: its volume goes, and a new one takes its place."
             requeue = None if actions else MEMBERSHIP_POLL_SECONDS
-            return Step(actions, Progress.WAITING, "Removing", message, requeue=requeue)
+            return Step(actions, Progress.WAITING, REMOVING, message, requeue=requeue)
         if place.pod_obj is None and not place.volume_leaving:  # the StatefulSet deletes the pod
             message = f"{place.name} is no member any more: its volume goes."
-            return Step.wait("Removing", message, *member_changes.delete_remains(resource, facts, place))
+            return Step.wait(REMOVING, message, *member_changes.delete_remains(resource, facts, place))
         waiting.append(place.name)
     if waiting:
-        return Step.progressing("Removing", f"{', '.join(waiting)}: no member any more, on the way out.")
+        return Step.progressing(REMOVING, f"{', '.join(waiting)}: no member any more, on the way out.")
     return PASS

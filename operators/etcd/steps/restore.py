@@ -19,14 +19,14 @@ from operators.etcd.lifecycles import RESTORE, RestoreEvent, RestoreState
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import SEED
 from operators.etcd.objects.names import volume_name
+from operators.etcd.reasons import NO_AGENT_IMAGE, RECORDING, RESTORE_TOO_LATE
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.runtime.settings import Settings
+from shared.status.reasons import RESTORING
 from shared.status.verdict import Progress
-
-RESTORING = "Restoring"
 
 FINAL = frozenset({"SnapshotCorrupt", "NotASnapshot", "SnapshotTooNew", "DataInTheWay"})
 """Reasons that no second try mends: a person must name another snapshot, or another version."""
@@ -52,7 +52,7 @@ def restore_data(settings: Settings, resource: EtcdCluster, facts: Assessment, n
         return _too_late(resource) if _may_have_begun_empty(resource, facts) else _clear(pod)
     if not settings.agent_image:
         return Step.blocked(
-            "NoAgentImage",
+            NO_AGENT_IMAGE,
             "spec.restore: the operator does not know its own image, which restores: start it with --agent-image, as "
             "its chart does. Nothing was changed.",
         )
@@ -103,13 +103,13 @@ def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: date
         trouble = Pod.of(pod).trouble
         message = f"{message} {Pod.of(pod).name} does not start: {trouble}" if trouble else message
         return Step((), Progress.WAITING, RESTORING, message, warning=bool(trouble), requeue=POD_POLL_SECONDS)
-    return Step.wait("Recording", success, requeue=0) if ended.succeeded else _failed(pod, ended, facts, now)
+    return Step.wait(RECORDING, success, requeue=0) if ended.succeeded else _failed(pod, ended, facts, now)
 
 
 def _too_late(resource: EtcdCluster) -> Step:
     """The seed was let begin empty: whether its disk holds writes by now, nobody can tell."""
     return Step.blocked(
-        "RestoreTooLate",
+        RESTORE_TOO_LATE,
         "spec.restore was given when the cluster had been let begin empty. Nothing was changed. Remove it to go on "
         f"without a snapshot; or delete this resource and PersistentVolumeClaim {volume_name(resource, SEED)}, and "
         "create it anew.",

@@ -13,6 +13,7 @@ from operators.etcd.objects import bootstrap
 from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import JOINING, UPGRADE_HELD, UPGRADE_REFUSED
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
 from shared.kubernetes.pods import STUCK, is_outdated
@@ -46,8 +47,8 @@ def restart_awaited(_resource: EtcdCluster, seen: Observed, _now: datetime) -> S
     if not unfit:
         return PASS
     if place.pod and place.pod.leaving:
-        return Step.wait("Joining", f"{place.name} joins: its former pod is on the way out. {_stuck(place)}".strip())
-    return Step.wait("Joining", f"{place.name} joins: its pod is made anew, to start as a member.", restart(place))
+        return Step.wait(JOINING, f"{place.name} joins: its former pod is on the way out. {_stuck(place)}".strip())
+    return Step.wait(JOINING, f"{place.name} joins: its pod is made anew, to start as a member.", restart(place))
 
 
 def versions(resource: EtcdCluster, seen: Observed) -> tuple[Version, ...]:
@@ -74,9 +75,9 @@ def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
 def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A version that the data would not survive is not rolled out; what runs goes on."""
     if why := refusal(resource, seen):
-        return Step.blocked("UpgradeRefused", f"{why} Nothing was changed.")
+        return Step.blocked(UPGRADE_REFUSED, f"{why} Nothing was changed.")
     if why := unreadable(resource, seen):  # what else the change is about goes on meanwhile: it may be what mends it
-        return Step.progressing("UpgradeHeld", why, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+        return Step.progressing(UPGRADE_HELD, why, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     return PASS
 
 
@@ -98,7 +99,7 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     stale = [place for place in seen.places if place.member and outdated(seen, place)]
     if not stale:
         return PASS
-    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPDATING, "UpgradeHeld", HELD_BACK_POLL_SECONDS)
+    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPDATING, UPGRADE_HELD, HELD_BACK_POLL_SECONDS)
     if leaving := [place for place in seen.places if place.pod and place.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is on the way out. {_stuck(leaving[0])}".strip())
     return roll.next(

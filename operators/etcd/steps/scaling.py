@@ -10,10 +10,12 @@ from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import GROW_HELD, REPLACING, SCALE_DOWN_HELD
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import HELD_BACK_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.kubernetes.pods import container_status
 from shared.runtime.plan import PASS, Step
+from shared.status.reasons import CREATING, DEGRADED, SCALING
 from shared.status.verdict import Progress
 
 CONNECTED_SECONDS = 6.0
@@ -28,10 +30,10 @@ def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step
         return PASS
     present = sum(1 for place in facts.places if place.member)
     name, goal = names.member_name(resource, number), f"{present} of {resource.spec.size} members are there"
-    reason = {"": "Creating", "Creating": "Creating", "Degraded": "Replacing"}.get(resource.phase, "Scaling")
+    reason = {"": CREATING, CREATING: CREATING, DEGRADED: REPLACING}.get(resource.phase, SCALING)
     if refusal := addition_refusal(facts):
         message = f"{goal}. {name} is not added yet: {refusal}."
-        return Step((), Progress.WAITING, "GrowHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+        return Step((), Progress.WAITING, GROW_HELD, message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     if remains := _remains(facts, facts.place(number)):
         return Step.wait(reason, f"{goal}. {name} is not added yet: {remains}.", requeue=MEMBERSHIP_POLL_SECONDS)
     if (left := _unconnected_seconds(facts, now)) > 0:
@@ -59,11 +61,11 @@ def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> S
     goal = f"{len(facts.members)} members are to be {resource.spec.size}"
     if refusal := removal_refusal(facts, place.member):
         message = f"{goal}. {place.name} is not removed yet: {refusal}."
-        return Step((), Progress.WAITING, "ScaleDownHeld", message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
+        return Step((), Progress.WAITING, SCALE_DOWN_HELD, message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     if facts.leader is place:
-        return member_changes.hand_over(resource, facts, place, "Scaling", f"{goal}: {place.name} leads and is to go")
+        return member_changes.hand_over(resource, facts, place, SCALING, f"{goal}: {place.name} leads and is to go")
     remove = member_changes.remove(resource, facts, place)
-    return Step.wait("Scaling", f"{goal}: {place.name} is removed.", remove)
+    return Step.wait(SCALING, f"{goal}: {place.name} is removed.", remove)
 
 
 def _remains(facts: Assessment, place: Instance | None) -> str:

@@ -15,8 +15,9 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import digest, find, key_of
 from shared.pki import certs
-from shared.pki.secret_checks import INVALID, SecretProblem, UnusableSecret, certificate_of, texts
+from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.stores import ends
+from shared.status.reasons import SECRET_INVALID
 
 MAX_USERS, MAX_LINE_BYTES = 8, 255
 """Lines of a users' file, and bytes of one, that memcached reads: https://github.com/memcached/memcached authfile.c."""
@@ -83,7 +84,7 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
             secret = found[auth.secret_name]
             (users,) = texts("spec.auth", auth.secret_name, secret, USERS_KEY)
             if wrong := _wrong_with_users(users):
-                raise UnusableSecret(INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
+                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
             started.append((key_of(secret), users.encode()))
         if tls is not None:
             secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate

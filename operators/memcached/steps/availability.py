@@ -6,8 +6,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.steps.certificate_refresh import REFRESHING
-from operators.memcached.steps.workload_switch import SWITCHING
+from operators.memcached.reasons import PODS_REFUSED, REFRESHING_CERTIFICATES, SERVER_FAILING, SWITCHING_WORKLOAD
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING
 from shared.status.verdict import Progress, Verdict
@@ -18,11 +17,11 @@ def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetim
     workload = facts.observed.workload
     if workload.refusal:
         message = f"{facts.summary}. No further pod can be created: {workload.refusal}"
-        return Step.progressing("PodsRefused", message, warning=True)
+        return Step.progressing(PODS_REFUSED, message, warning=True)
     for pod in workload.current:
         if pod.trouble and not pod.ready:
             message = f"{facts.summary}. {pod.name} does not start: {pod.trouble}"
-            return Step.progressing("ServerFailing", message, warning=True)
+            return Step.progressing(SERVER_FAILING, message, warning=True)
     return PASS
 
 
@@ -32,7 +31,7 @@ def await_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Ste
         return PASS
     size, workload, former = resource.spec.size, facts.observed.workload, facts.observed.former
     present, ready = len(workload.current), len(workload.ready)
-    reason = SWITCHING if former is not None else facts.movement
+    reason = SWITCHING_WORKLOAD if former is not None else facts.movement
     if former is not None:
         message = f"{facts.summary} in the {workload.kind}; until all are, those of the {former.kind} serve."
     elif present > size and not workload.outdated:
@@ -48,7 +47,7 @@ def await_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Ste
 
 def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
     """What the resource is doing, in one word."""
-    if verdict.reason == REFRESHING:
+    if verdict.reason == REFRESHING_CERTIFICATES:
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or facts.movement

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
+from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
-REFRESHING = "RefreshingCertificates"
 """Reason while servers that run as the spec asks do not all serve the Secret's certificate yet."""
 
 
@@ -31,5 +31,10 @@ def renew_certificates(resource: Memcached, facts: Assessment, _now: datetime) -
     message += f". {unreachable[0]}" if unreachable else "; the kubelet brings it within two minutes."
     actions = (RefreshCertificates(due, resource.spec.container_port, seen.secrets),) if due else ()
     return Step(
-        actions, Progress.PROGRESSING, REFRESHING, message, warning=bool(unreachable), requeue=REFRESH_INTERVAL_SECONDS
+        actions,
+        Progress.PROGRESSING,
+        REFRESHING_CERTIFICATES,
+        message,
+        warning=bool(unreachable),
+        requeue=REFRESH_INTERVAL_SECONDS,
     )

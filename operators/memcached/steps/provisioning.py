@@ -9,6 +9,7 @@ from operators.memcached.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import pod
+from operators.memcached.reasons import NO_EXPORTER_IMAGE
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
@@ -20,7 +21,7 @@ def require_exporter(settings: Settings, resource: Memcached, _facts: Assessment
     if resource.spec.metrics_port is None or settings.agent_image:
         return PASS
     return Step.blocked(
-        "NoExporterImage",
+        NO_EXPORTER_IMAGE,
         "spec.metrics: the operator does not know its own image, which serves them: start it with "
         "--agent-image, as its chart does, or set metrics.enabled to false. Nothing was changed.",
     )

@@ -6,9 +6,8 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
+from operators.memcached.reasons import SWITCHING_WORKLOAD
 from shared.runtime.plan import PASS, Delete, Step
-
-SWITCHING = "SwitchingWorkload"
 
 
 def retire_former_workload(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
@@ -17,4 +16,4 @@ def retire_former_workload(_resource: Memcached, facts: Assessment, _now: dateti
     if former is None or former.obj is None or not facts.settled:
         return PASS
     message = f"{facts.summary} in the {facts.observed.workload.kind}; the {former.kind} goes."
-    return Step.wait(SWITCHING, message, Delete(former.kind, former.obj))
+    return Step.wait(SWITCHING_WORKLOAD, message, Delete(former.kind, former.obj))

@@ -17,6 +17,7 @@ from operators.redis.api.reserved_directives import OURS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT
+from operators.redis.reasons import CONFIG_MAP_INVALID
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
@@ -124,12 +125,12 @@ def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
             continue
         if words[0].lower() in _PASSWORDS and resource.spec.auth is None:
             return SecretProblem(
-                "ConfigMapInvalid",
+                CONFIG_MAP_INVALID,
                 f"{at}: line {number} is {words[0].lower()}: who may enter is no matter of a ConfigMap, which many may "
                 "read. Put the password into a Secret, give spec.auth.secretName, and remove the line.",
             )
         if _arguments(line) is None:
-            return SecretProblem("ConfigMapInvalid", f"{at}: line {number} has quotes that do not match. Mend it.")
+            return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} has quotes that do not match. Mend it.")
     return None
 
 

@@ -7,11 +7,13 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
+from operators.redis.reasons import NODE_FAILING
 from operators.redis.slots.placement import violations
 from operators.redis.steps.rolling_update import outdated
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
@@ -31,12 +33,12 @@ def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
         return PASS
     failing = any(place.pod and place.pod.trouble and not place.ready for place in seen.staying)
     movement = _movement(resource, seen)
-    reason = "NodeFailing" if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
+    reason = NODE_FAILING if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
     more = len(missing) - MAX_LISTED_ITEMS
     message = " ".join(
         [f"{_count(resource, seen)}.", *missing[:MAX_LISTED_ITEMS], *([f"And {more} more."] if more > 0 else [])]
     )
-    warning = reason in ("NodeFailing", DEGRADED)
+    warning = reason in (NODE_FAILING, DEGRADED)
     return Step.progressing(reason, message, warning=warning, requeue=BUSY_SECONDS)
 
 
@@ -108,7 +110,7 @@ def phase(resource: RedisCluster, seen: Assessment, verdict: Verdict) -> str:
     return settled[verdict.progress] if verdict.progress in settled else _movement(resource, seen)
 
 
-def _movement(resource: RedisCluster, seen: Assessment) -> str:
+def _movement(resource: RedisCluster, seen: Assessment) -> Reason:
     """What a cluster that is not as wanted is doing; a movement keeps its name until it is over."""
     before = resource.phase
     if resource.formed and seen.view.unserved and before != CREATING:

@@ -21,6 +21,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
 from operators.redis.client.responses import NodeReport
 from operators.redis.instance import endpoint
+from operators.redis.reasons import NOT_EMPTY
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.bootstrap_plan import planned, replaced_node, why_incomplete, why_occupied
 from operators.redis.steps.waiting import GOSSIP_SECONDS
@@ -39,7 +40,7 @@ def form(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
         return Step.wait(CREATING, missing, warning=troubled, requeue=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(
-            "NotEmpty",
+            NOT_EMPTY,
             f"A cluster begins with empty nodes, and {occupied}. Nothing was changed. If nobody needs what is there, "
             "delete this resource and its volume claims, and create it anew.",
         )

@@ -17,6 +17,7 @@ from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.objects.redis_conf import TLS
 from operators.redis.observe import Observed
+from operators.redis.reasons import DENIED, RENEWING_CERTIFICATES, ROTATING_PASSWORD
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
@@ -24,6 +25,7 @@ from operators.redis.steps.rollout_markers import has_heard, heard_by_all, noted
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.ownership import NotOurs, require_ours
 from shared.runtime.plan import PASS, Action, Step
+from shared.status.reasons import NOT_OURS
 from shared.status.verdict import Progress
 
 MARKING_SECONDS = 2.0
@@ -34,8 +36,6 @@ DENIED_SECONDS = 15.0
 
 MOUNTING = timedelta(seconds=5)
 """What the kubelet gets to bring a Secret that has changed, once it has noticed that the pod has."""
-
-ROTATING, RENEWING = "RotatingPassword", "RenewingCertificates"
 
 
 def require_entry(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -51,7 +51,7 @@ def require_entry(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
     )
     everyone = len(denied) == sum(1 for place in seen.places if place.pod is not None)
     progress = Progress.BLOCKED if everyone else Progress.PROGRESSING
-    return Step((), progress, "Denied", message, warning=True, requeue=DENIED_SECONDS)
+    return Step((), progress, DENIED, message, warning=True, requeue=DENIED_SECONDS)
 
 
 def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
@@ -62,7 +62,7 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
         return PASS
     deaf = [place for place in running(seen) if not _keeps(place, passwords, mark)]
     if actions := [action for place in deaf if place.said for action in _tell_users(resource, seen, place, passwords)]:
-        return Step.wait(ROTATING, f"{_names(deaf)}: told which passwords are good.", *actions)
+        return Step.wait(ROTATING_PASSWORD, f"{_names(deaf)}: told which passwords are good.", *actions)
     reachable = not deaf and heard_by_all(seen, USERS_MARK, mark)
     why, wanted = _following(
         passwords, seen, now, reachable=reachable, overlap=timedelta(seconds=settings.password_overlap)
@@ -74,12 +74,12 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
             if write.seen is not None:
                 require_ours(write.obj, write.seen, resource.uid)
         except NotOurs as error:
-            return Step.blocked("NotOurs", str(error))
-        return Step.wait(ROTATING, why, write)
+            return Step.blocked(NOT_OURS, str(error))
+        return Step.wait(ROTATING_PASSWORD, why, write)
     if passwords.next is not None:
         whom = _names(deaf) or "Pods to come"
         return Step.progressing(
-            ROTATING, f"{whom}: must know the new password before it is used.", requeue=MARKING_SECONDS
+            ROTATING_PASSWORD, f"{whom}: must know the new password before it is used.", requeue=MARKING_SECONDS
         )
     ends = min((each.until for each in passwords.former if each.password != secrets.named), default=None)
     return PASS if ends is None else Step(requeue=max((ends - now).total_seconds(), MARKING_SECONDS))
@@ -143,7 +143,7 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     if not deaf:
         return PASS
     message = f"{_names(deaf)}: takes up a new certificate without a restart."
-    return Step(tuple(actions), Progress.PROGRESSING, RENEWING, message, requeue=MARKING_SECONDS)
+    return Step(tuple(actions), Progress.PROGRESSING, RENEWING_CERTIFICATES, message, requeue=MARKING_SECONDS)
 
 
 def _brought_since(place: Instance, mark: str) -> datetime | None:

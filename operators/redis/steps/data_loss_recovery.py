@@ -21,14 +21,13 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.reasons import RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
 from shared.steps.confirmed_recovery import Proposal, confirms, recorded, recovery_token
-
-LOST, UNSERVED, RECOVERING = "SlotsLost", "SlotsUnserved", "Recovering"
 
 POLL_SECONDS = 2.0
 """Time until nodes that may come back are observed again."""
@@ -135,7 +134,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime)
             f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
             f"{' '.join(place.why_away for place in found.silent)}"
         )
-        return Step.wait(UNSERVED, message, warning=True, requeue=POLL_SECONDS)
+        return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if not _in_force(resource, found):
         return _ask(resource, found)
     if found.total:
@@ -188,7 +187,7 @@ def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
     """What is said of a loss until a person allows what can be done."""
     caution = "If a volume can be brought back, do that instead."
     recording = "What is lost is written down before anything is done about it."
-    proposal = Proposal(LOST, "", _consequences(found), caution, recording, found.token)
+    proposal = Proposal(SLOTS_LOST, "", _consequences(found), caution, recording, found.token)
     return proposal.decide(resource, *filter(None, [recorded(resource).get("token")]), requeue=BLOCKED_SECONDS)
 
 

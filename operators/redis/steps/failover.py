@@ -13,11 +13,10 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.reasons import TAKING_OVER
 from operators.redis.steps.waiting import FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
-
-TAKING_OVER = "TakingOver"
 
 
 def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:

@@ -9,6 +9,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Meet
 from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.reasons import JOINING, NODE_NOT_EMPTY
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from shared.runtime.plan import PASS, Step
 
@@ -34,7 +35,7 @@ def _refuse(place: Instance) -> Step:
         f"{place.name} is no member of the cluster, and holds {place.said.keys} keys: it is neither joined nor "
         "emptied. If nobody needs them, delete its volume claim and its pod: an empty one takes its place."
     )
-    return Step.wait("NodeNotEmpty", message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(NODE_NOT_EMPTY, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step:
@@ -49,4 +50,4 @@ def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step
         if place.pod and place.pod.address not in met
     ]
     names = ", ".join(place.name for place in new)
-    return Step.wait("Joining", f"New nodes join, which are empty: {names}.", *calls, requeue=GOSSIP_SECONDS)
+    return Step.wait(JOINING, f"New nodes join, which are empty: {names}.", *calls, requeue=GOSSIP_SECONDS)

@@ -10,6 +10,7 @@ from operators.redis.client.commands import Configure
 from operators.redis.instance import endpoint
 from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
+from operators.redis.reasons import CONFIGURING
 from operators.redis.steps.configuration import configured, template_text, understands
 from operators.redis.steps.rollout_markers import has_heard, noted, told
 from operators.redis.steps.waiting import GOSSIP_SECONDS
@@ -33,7 +34,7 @@ def apply_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     if not actions:
         return PASS
     return Step.wait(
-        "Configuring", f"{', '.join(names)} take settings without a restart.", *actions, requeue=GOSSIP_SECONDS
+        CONFIGURING, f"{', '.join(names)} take settings without a restart.", *actions, requeue=GOSSIP_SECONDS
     )
 
 

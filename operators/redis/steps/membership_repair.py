@@ -17,6 +17,7 @@ from operators.redis.client.commands import Forget, Meet
 from operators.redis.client.server import Endpoint
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.reasons import FORGETTING, MEETING, RECORDING
 from operators.redis.steps.waiting import GOSSIP_SECONDS, phase_or
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
@@ -30,7 +31,7 @@ def record_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     if not changed:
         return PASS
     message = f"Which node is on which disk at {', '.join(place.name for place in changed)} is written down."
-    return Step.wait(phase_or(resource, "Recording"), message, requeue=0)
+    return Step.wait(phase_or(resource, RECORDING), message, requeue=0)
 
 
 def meet_again(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -57,7 +58,7 @@ def meet_again(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
         return PASS
     names = ", ".join(seen.name_of(call.id) for call in calls)
     return Step.wait(
-        "Meeting",
+        MEETING,
         f"{names}: others look for them elsewhere, and are told where they are.",
         *calls,
         requeue=GOSSIP_SECONDS,
@@ -86,7 +87,7 @@ def forget_gone(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     lost = [master.id for master in view.masters if seen.lost(master.id)]
     if conflicts := view.without((*lost, *(node.id for node in gone))).settled:
         message = f"{names} can be forgotten once the others agree. {conflicts}"
-        return Step.wait("Forgetting", message, requeue=GOSSIP_SECONDS)
+        return Step.wait(FORGETTING, message, requeue=GOSSIP_SECONDS)
     calls = [
         Forget(
             seen.secrets.access,
@@ -96,7 +97,7 @@ def forget_gone(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
         for node in gone
     ]
     message = f"{names}: gone for good, and holds nothing that counts; all forget it."
-    return Step.wait("Forgetting", message, *calls, requeue=GOSSIP_SECONDS)
+    return Step.wait(FORGETTING, message, *calls, requeue=GOSSIP_SECONDS)
 
 
 def _forgettable(seen: Assessment, node: Seen) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.migration.commands import CloseSlots, MoveSlots
+from operators.redis.reasons import MENDING_SLOTS, SLOTS_OPEN
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
@@ -45,12 +46,12 @@ def mend_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) ->
     if found.onward:
         moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
         call = MoveSlots(access, moves, nodes, resource.spec.update_strategy.keys_at_once)
-        return Step.wait("MendingSlots", f"{told}, and arrive.", *calls, call, requeue=GOSSIP_SECONDS)
+        return Step.wait(MENDING_SLOTS, f"{told}, and arrive.", *calls, call, requeue=GOSSIP_SECONDS)
     if calls:
         message = f"{told}, and have arrived: they are closed."
-        return Step.wait("MendingSlots", message, *calls, requeue=GOSSIP_SECONDS)
+        return Step.wait(MENDING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
     message = f"{told}; an end of them does not answer: {', '.join(found.waiting[:MAX_LISTED_ITEMS])}."
-    return Step.wait("SlotsOpen", message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(SLOTS_OPEN, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _sort(seen: Assessment) -> _Sorted:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
+from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, STRANGER_IN_CLUSTER
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or
 from shared.runtime.plan import PASS, Step
 
@@ -21,7 +22,7 @@ def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
         f"{error.rstrip('.')}. Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods "
         "reach port 6379 of theirs."
     )
-    return Step.wait("RedisUnreachable", message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(REDIS_UNREACHABLE, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
 def refuse_strangers(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -30,7 +31,7 @@ def refuse_strangers(resource: RedisCluster, seen: Assessment, _now: datetime) -
         return PASS
     them = ", ".join(f"{stranger.name} ({stranger.id})" for stranger in seen.unknown_nodes)
     return Step.blocked(
-        "StrangerInCluster",
+        STRANGER_IN_CLUSTER,
         f"The cluster has a member that is of none of its pods: {them}. Somebody added it, or an address was given to "
         "another cluster's pod. Nothing was changed. If nobody needs it, take its slots away and let every node forget "
         "it (CLUSTER FORGET).",
@@ -42,4 +43,4 @@ def await_agreement(resource: RedisCluster, seen: Assessment, _now: datetime) ->
     if not resource.formed or not (conflicts := seen.agreement.settled):
         return PASS
     message = f"Nodes do not agree yet, and nothing is changed until they do. {conflicts}"
-    return Step.wait(phase_or(resource, "Settling"), message, requeue=AGREEMENT_SECONDS)
+    return Step.wait(phase_or(resource, SETTLING), message, requeue=AGREEMENT_SECONDS)

@@ -17,6 +17,7 @@ from operators.redis.objects.names import (
     EXPORTER_PASSWORD_KEY,
 )
 from operators.redis.observe import Observed
+from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS, REPLACING_CERTIFICATES
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates, following
 from operators.redis.security.users import Passwords
@@ -32,6 +33,7 @@ from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.status.reasons import NOT_OURS
 from shared.status.verdict import Progress
 from shared.steps import provisioning
 from shared.steps.certificates import Issuing, keep_certificates
@@ -50,7 +52,7 @@ def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) 
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
     whose = f"of another RedisCluster of this name (uid {uid})" if (uid := _uid(theirs[0])) else "of nobody knows whom"
     return Step.blocked(
-        "ForeignData",
+        FOREIGN_DATA,
         f"{what}: {whose}, and what is in there is not this one's. To go on with it, hand it over: kubectl label "
         f"statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To begin anew, delete it, and with it "
         "the data; or rename this resource. Nothing was changed.",
@@ -77,7 +79,7 @@ def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Obs
         try:
             require_ours(wanted, seen.disruption_budget, resource.uid)
         except NotOurs as error:
-            return Step.blocked("NotOurs", str(error))
+            return Step.blocked(NOT_OURS, str(error))
         found = seen.disruption_budget
     return provisioning.keep_disruption_budget(wanted, found)
 
@@ -104,15 +106,15 @@ def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now
     own = names.owner(resource, settings.operator)
     try:
         if write := _first_users(resource, own, seen):
-            return Step.wait("PreparingUsers", "The users that nodes start with are made.", write)
+            return Step.wait(PREPARING_USERS, "The users that nodes start with are made.", write)
         issued = _issue(settings, resource, own, seen, now)
         if issued.progress is not Progress.DONE:
             return issued
         why, write = _mount(resource, own, seen, now)
     except NotOurs as error:
-        return Step.blocked("NotOurs", str(error))
+        return Step.blocked(NOT_OURS, str(error))
     if write is not None:
-        return Step.wait("ReplacingCertificates", f"What nodes mount is written: {why}.", *issued.actions, write)
+        return Step.wait(REPLACING_CERTIFICATES, f"What nodes mount is written: {why}.", *issued.actions, write)
     return issued
 
 

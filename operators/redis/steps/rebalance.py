@@ -14,6 +14,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import MoveSlots
+from operators.redis.reasons import ASSIGN_REFUSED, MOVING_HELD, TARGET_FULL
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
@@ -21,8 +22,6 @@ from shared.status.phases import SCALING
 
 MAX_MEMORY_SHARE = 0.95
 """Part of maxmemory that a node may use after a move; above it, it would refuse writes or evict keys."""
-
-HELD = "MovingHeld"
 
 
 def move_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -39,8 +38,8 @@ def move_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
 
 def _refuse(refusal: CannotAssign | CannotMove) -> Step:
     if isinstance(refusal, CannotAssign):
-        return Step.blocked("AssignRefused", f"{refusal} Nothing was changed.")
-    return Step.wait(HELD, str(refusal), warning=True, requeue=BLOCKED_SECONDS)
+        return Step.blocked(ASSIGN_REFUSED, f"{refusal} Nothing was changed.")
+    return Step.wait(MOVING_HELD, str(refusal), warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _await_owners(seen: Assessment) -> Step | None:
@@ -49,7 +48,7 @@ def _await_owners(seen: Assessment) -> Step | None:
     if not silent:
         return None
     message = f"Slots are to move, and {silent[0].name}, which owns some, does not answer: it is waited for."
-    return Step.wait(HELD, message, warning=True, requeue=SYNC_SECONDS)
+    return Step.wait(MOVING_HELD, message, warning=True, requeue=SYNC_SECONDS)
 
 
 def _record_assignments(seen: Assessment) -> Step | None:
@@ -102,7 +101,7 @@ def _require_memory(seen: Assessment) -> Step | None:
                 f"{seen.name_of(node_id)} would have {int(said.memory + more):,} of {said.max_memory:,} bytes "
                 "(maxmemory) in use with the slots that are to move to it: none does. Raise maxmemory, or add a master."
             )
-            return Step.wait("TargetFull", message, warning=True, requeue=BLOCKED_SECONDS)
+            return Step.wait(TARGET_FULL, message, warning=True, requeue=BLOCKED_SECONDS)
     return None
 
 

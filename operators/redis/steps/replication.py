@@ -8,6 +8,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Replicate
 from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.reasons import NODE_NOT_EMPTY, PAIRING, PAIRING_HELD
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 
@@ -26,7 +27,7 @@ def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> S
             f"{seen.name_of(node_id)} replicates {seen.name_of(master)}" for node_id, master in blank.items()
         )
         calls = (_replicate(seen, *each) for each in blank.items())
-        return Step.wait("Pairing", f"{told}.", *calls, requeue=GOSSIP_SECONDS)
+        return Step.wait(PAIRING, f"{told}.", *calls, requeue=GOSSIP_SECONDS)
     return next((_change_primary(seen, *each) for each in changes.items()), PASS)
 
 
@@ -40,14 +41,14 @@ def _change_primary(seen: Assessment, node_id: str, master: str) -> Step:
             f"{told}, and holds {keys} keys of slots that it does not own. It is left as it is. If nobody needs "
             "them, delete its volume claim and its pod: an empty one takes its place."
         )
-        return Step.progressing("NodeNotEmpty", message, warning=True, requeue=BLOCKED_SECONDS)
+        return Step.progressing(NODE_NOT_EMPTY, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.unsynced:
         message = f"{told}, once all others are in step: {', '.join(seen.unsynced)} not yet."
-        return Step.progressing("Pairing", message, requeue=SYNC_SECONDS)
+        return Step.progressing(PAIRING, message, requeue=SYNC_SECONDS)
     if seen.is_needed(node_id):
         message = f"{told}, and nobody else surely has what it has: {seen.name_of(node.master)} does not answer."
-        return Step.progressing("PairingHeld", message, warning=True, requeue=BLOCKED_SECONDS)
-    return Step.wait("Pairing", f"{told}.", _replicate(seen, node_id, master), requeue=GOSSIP_SECONDS)
+        return Step.progressing(PAIRING_HELD, message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(PAIRING, f"{told}.", _replicate(seen, node_id, master), requeue=GOSSIP_SECONDS)
 
 
 def _replicate(seen: Assessment, node_id: str, master: str) -> Replicate:

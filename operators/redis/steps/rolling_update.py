@@ -12,6 +12,7 @@ from operators.redis.instance import Instance
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed, outlives_pods
+from operators.redis.reasons import PODS_OUTDATED, ROLL_HELD, VERSION_REFUSED
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
@@ -20,8 +21,6 @@ from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, UPGRADING
 from shared.steps import rolling_update
 from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning, restart, template_image
-
-HELD_UP = "RollHeld"
 
 BROKEN = 1
 """The highest rank of nodes that are not in sync as it is."""
@@ -63,7 +62,7 @@ def refuse_new_version(resource: RedisCluster, seen: Observed, now: datetime) ->
 def refuse_version(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """A version that is too old, or that the data would not survive, is not rolled out; what runs goes on."""
     why = refused_version(resource, seen)
-    return Step.blocked("VersionRefused", f"spec.version: {why} Nothing was changed.") if why else PASS
+    return Step.blocked(VERSION_REFUSED, f"spec.version: {why} Nothing was changed.") if why else PASS
 
 
 def restart_broken(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -88,11 +87,11 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
     stale = [place for place in seen.staying if outdated(seen, place)]
     if not resource.formed or not stale:
         return PASS
-    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPGRADING, HELD_UP, BLOCKED_SECONDS)
+    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPGRADING, ROLL_HELD, BLOCKED_SECONDS)
     if not resource.spec.rolls:
         names = ", ".join(place.name for place in stale)
         return Step.progressing(
-            "PodsOutdated", f"{roll.goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete them."
+            PODS_OUTDATED, f"{roll.goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete them."
         )
     if leaving := [place for place in seen.places if place.leaving]:
         return _await_deletion(roll, leaving[0], now)
@@ -110,7 +109,7 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
 def _await_deletion(roll: RollingUpdate[Instance], place: Instance, now: datetime) -> Step:
     message = f"{roll.goal}. {place.name} is on the way out"
     if stuck := _stuck(place, now):
-        return Step.wait(HELD_UP, f"{message}, and {stuck}", warning=True, requeue=BLOCKED_SECONDS)
+        return Step.wait(ROLL_HELD, f"{message}, and {stuck}", warning=True, requeue=BLOCKED_SECONDS)
     return Step.wait(UPGRADING, f"{message}.", requeue=BLOCKED_SECONDS)
 
 

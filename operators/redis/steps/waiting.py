@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.redis.api.resource import RedisCluster
 from shared.status.phases import CREATING, SCALING, UPGRADING
+from shared.status.reasons import Reason
 
 GOSSIP_SECONDS = 0.5
 """Until a change among the nodes is expected to show: no watch reports it."""
@@ -21,6 +22,6 @@ BLOCKED_SECONDS = 10.0
 """Until a step that cannot go on is judged again."""
 
 
-def phase_or(resource: RedisCluster, reason: str) -> str:
+def phase_or(resource: RedisCluster, reason: Reason) -> Reason:
     """Return the phase as the reason while one lasts: a detail of a greater change is no change of its own."""
-    return resource.phase if resource.phase in (CREATING, SCALING, UPGRADING) else reason
+    return next((phase for phase in (CREATING, SCALING, UPGRADING) if phase == resource.phase), reason)

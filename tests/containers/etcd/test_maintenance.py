@@ -22,8 +22,9 @@ from operators.etcd.membership import corruption
 from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects import bootstrap
 from operators.etcd.observe import Instance, Observed
+from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, REPLACING_CORRUPT_MEMBER
 from operators.etcd.steps import maintenance
-from operators.etcd.steps.corruption import REASON, replace_corrupt_member
+from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.maintenance import relieve_full_disk
 from shared.kubernetes.pods import Pod
@@ -110,13 +111,13 @@ async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd,
             await fill()
         revision = (await led.status()).revision
         done = []
-        resource = told(maintenance.OUT_OF_SPACE, made.nodes)
+        resource = told(OUT_OF_SPACE, made.nodes)
         for _ in range(100):
             seen = await world(made.nodes)
             if not seen.is_full:
                 break
             step = relieve_full_disk(resource, Assessment.of(resource, seen), NOW)
-            assert step.reason == maintenance.OUT_OF_SPACE
+            assert step.reason == OUT_OF_SPACE
             does = await carry_out(made.nodes, step)
             if seen.leader and does == [f"defragment {seen.leader.name}"]:  # who leads may change meanwhile
                 rest = [place.status for place in seen.places if place is not seen.leader]
@@ -143,13 +144,13 @@ async def test_live_data_that_fill_the_quota_are_told_and_left(etcd: Etcd) -> No
 
         with pytest.raises(NoSpace):
             await fill()
-        resource = told(maintenance.OUT_OF_SPACE, made.nodes)
+        resource = told(OUT_OF_SPACE, made.nodes)
         done: list[str] = []
         for _ in range(5):
             step = relieve_full_disk(resource, Assessment.of(resource, await world(made.nodes)), NOW)
             done += await carry_out(made.nodes, step)
         assert [each.split()[0] for each in done] in (["compact"], ["compact", "defragment"])
-        assert step.reason == maintenance.QUOTA_EXCEEDED
+        assert step.reason == QUOTA_EXCEEDED
         raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
         step = relieve_full_disk(raised, Assessment.of(raised, await world(made.nodes)), NOW)
         assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]
@@ -176,7 +177,7 @@ async def test_a_member_with_a_changed_bit_is_found_and_removed_even_if_it_leads
             assert any(alarm.kind == CORRUPT for alarm in (await led.status()).alarms)
 
         await eventually(alarmed, AssertionError)
-        resource, left = told(REASON, made.nodes), list(made.nodes)
+        resource, left = told(REPLACING_CORRUPT_MEMBER, made.nodes), list(made.nodes)
         done: list[str] = []
         for _ in range(10):
             seen = await world(left, hashes=True)

@@ -13,6 +13,7 @@ from operators.etcd.lifecycles import LIFECYCLES, MEMBER, RESTORE, MemberEvent, 
 from operators.etcd.steps import member_changes
 from shared.kubernetes.kinds import Obj
 from shared.status.lifecycle import IllegalTransition
+from shared.status.reasons import Reason
 from tests.unit.etcd.backup.states import ended, failed, leaving
 from tests.unit.etcd.steps.test_restore import OTHER, RESTORED, SEALED, new, restore_pod, world
 from tests.unit.etcd.world import ABSENT, AWAITED, DOWN, LEARNER, VOTER, At, cluster, seen
@@ -79,7 +80,7 @@ def test_what_is_illegal_is_never_sent(state: MemberState, event: MemberEvent) -
         E.PROMOTE: lambda: member_changes.promote(facts.resource, facts, place),
         E.REMOVE: lambda: member_changes.remove(facts.resource, facts, place),
         E.DELETE: lambda: member_changes.delete_remains(facts.resource, facts, place),
-        E.HAND_OVER: lambda: member_changes.hand_over(facts.resource, facts, place, "Scaling", "it is to go"),
+        E.HAND_OVER: lambda: member_changes.hand_over(facts.resource, facts, place, Reason("Scaling"), "it is to go"),
     }
     if event in LEGAL[state]:
         assert calls[event]()

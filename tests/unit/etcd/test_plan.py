@@ -13,6 +13,7 @@ from operators.etcd.client.server import Alarm
 from operators.etcd.security.secrets import Secrets
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import ABSENT, DOWN, LEARNER, VOTER, At, acts, cluster, member_id, plan, seen
 
@@ -104,7 +105,7 @@ def test_who_is_missing_and_why_is_said(at: At, leader: int, told: str) -> None:
 
 def test_a_secret_that_is_missing_is_waited_for() -> None:
     resource = cluster()
-    problem = SecretProblem("SecretMissing", "There is no Secret root.")
+    problem = SecretProblem(Reason("SecretMissing"), "There is no Secret root.")
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, secrets=Secrets(problem)))
     assert (made.verdict.reason, made.verdict.progress) == ("SecretMissing", Progress.WAITING)
     assert made.status["readyMembers"] == 3, "what runs is reported all the same"

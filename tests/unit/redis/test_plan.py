@@ -18,6 +18,7 @@ from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
@@ -70,7 +71,7 @@ def test_the_data_of_another_cluster_is_left_alone() -> None:
 
 
 def test_a_config_map_that_is_missing_is_waited_for() -> None:
-    problem = SecretProblem("ConfigMapMissing", "There is no ConfigMap c.")
+    problem = SecretProblem(Reason("ConfigMapMissing"), "There is no ConfigMap c.")
     resource = cluster(begun=False, replicas=6, phase="", pod=[{"configmap": "c"}])
     made = plan(resource, seen(resource, stateful_set=False, config=ConfigTemplate(problem=problem)))
     assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == (

@@ -19,6 +19,7 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Delete, Plan
 from shared.runtime.settings import Settings
 from shared.status import conditions
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import (
     BEGAN,
@@ -112,9 +113,9 @@ def test_a_pod_that_never_starts_is_given_up() -> None:
 @pytest.mark.parametrize(
     "seen",
     [
-        Observed(problem=SecretProblem("ClusterMissing", "there is no EtcdCluster demo.")),
-        Observed(cluster=cluster(), problem=SecretProblem("VolumeMissing", "there is no claim.")),
-        Observed(cluster=cluster(), problem=SecretProblem("SecretMissing", "there is no Secret.")),
+        Observed(problem=SecretProblem(Reason("ClusterMissing"), "there is no EtcdCluster demo.")),
+        Observed(cluster=cluster(), problem=SecretProblem(Reason("VolumeMissing"), "there is no claim.")),
+        Observed(cluster=cluster(), problem=SecretProblem(Reason("SecretMissing"), "there is no Secret.")),
     ],
 )
 def test_what_is_missing_is_waited_for_and_named(seen: Observed) -> None:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from operators.etcd.backup.outcome import INTERRUPTED, outcome
+from operators.etcd.backup.outcome import outcome
+from operators.etcd.reasons import INTERRUPTED
 from shared.kubernetes.kinds import Obj
 from tests.unit.etcd.backup.states import BEGAN, ENDED, at, ended, failed
 

@@ -16,6 +16,7 @@ from operators.etcd.operator import backups, clusters
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.status.reasons import Reason
 from shared.testing.api_server.server import ApiServer
 from shared.testing.harness.harness import look
 from tests.support.etcd.scenarios import OPTIONS
@@ -75,7 +76,7 @@ async def test_a_volume_that_is_not_there_is_named() -> None:
     there = Cluster()
     found = await there.problem(STORE)
     assert found == SecretProblem(
-        "VolumeMissing",
+        Reason("VolumeMissing"),
         "spec.destination.volume: there is no PersistentVolumeClaim snapshots in this namespace. Make it, or name "
         "another.",
     )

@@ -15,6 +15,7 @@ from shared.kubernetes.kinds import SECRET, Obj
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
+from shared.status.reasons import Reason
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.api_server.server import ApiServer
 from tests.unit.etcd.security.secret_fixtures import BEGINS, Vault, encoded
@@ -196,7 +197,7 @@ def test_a_renewed_certificate_restarts_nobody_and_another_authority_everybody()
 
 def test_what_cert_manager_has_yet_to_issue_is_waited_for() -> None:
     assert judged(**ISSUED).problem == SecretProblem(
-        "SecretMissing",
+        Reason("SecretMissing"),
         "spec.tls: cert-manager has not issued Secret demo-peer-tls yet; kubectl describe certificate demo-peer-tls "
         "says why.",
     )

@@ -17,6 +17,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
 from tests.unit.etcd.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
@@ -130,7 +131,7 @@ def test_a_new_authority_signs_once_every_pod_was_started_with_it_and_those_to_c
 
 
 def test_what_is_missing_is_waited_for_and_what_runs_goes_on() -> None:
-    found = Observed(secrets=Secrets(SecretProblem("SecretMissing", "spec.auth: there is no Secret root.")))
+    found = Observed(secrets=Secrets(SecretProblem(Reason("SecretMissing"), "spec.auth: there is no Secret root.")))
     step = provisioning.require_secrets(cluster(), found, NOW)
     assert (step.progress, step.reason, step.warning, step.requeue) == (
         Progress.WAITING,

@@ -21,6 +21,7 @@ from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
 from shared.runtime.settings import Settings
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.etcd.backup.states import at, ended, failed, leaving, there
 from tests.unit.etcd.world import (
@@ -151,7 +152,11 @@ def test_a_pod_that_does_not_start_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", [SecretProblem("BackupMissing", "there is none."), SecretProblem("SecretMissing", "there is no Secret.")]
+    "problem",
+    [
+        SecretProblem(Reason("BackupMissing"), "there is none."),
+        SecretProblem(Reason("SecretMissing"), "there is no Secret."),
+    ],
 )
 def test_what_is_missing_is_waited_for(problem: SecretProblem) -> None:
     made = step(world(None, None, problem))

@@ -17,6 +17,7 @@ from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, certificate, der, secret, tls_secret
@@ -89,7 +90,7 @@ def test_without_tls_no_certificate_is_told_of() -> None:
 
 @pytest.mark.parametrize("reason", ["SecretMissing", "SecretInvalid"])
 def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: str) -> None:
-    seen = Observed(crew("Deployment", pod(0)), secrets=Secrets(SecretProblem(reason, "spec.auth: it is so.")))
+    seen = Observed(crew("Deployment", pod(0)), secrets=Secrets(SecretProblem(Reason(reason), "spec.auth: it is so.")))
     made = plan(resource(size=1, phase="Running", observed=1, **AUTH), seen)
     assert made.actions == ()
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, reason)

@@ -22,6 +22,7 @@ from operators.redis.settings import Settings
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
+from shared.status.reasons import Reason
 from shared.steps import volumes
 from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
@@ -116,7 +117,7 @@ def empties_disks(patch: pytest.MonkeyPatch) -> None:
     def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         if resource.spec.replicas == len(seen.view.members):
             return PASS
-        return Step.wait("Emptying", "A disk is emptied.", *volumes.replace_disk(seen.places[0], in_use=False))
+        return Step.wait(Reason("Emptying"), "A disk is emptied.", *volumes.replace_disk(seen.places[0], in_use=False))
 
     patch.setattr(plan, "join_nodes", vacate)
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.observe import Observed
+from operators.redis.reasons import RENEWING_CERTIFICATES, ROTATING_PASSWORD
 from operators.redis.security.users import Passwords
 from operators.redis.steps import credentials, provisioning
-from operators.redis.steps.credentials import MOUNTING, RENEWING, ROTATING
+from operators.redis.steps.credentials import MOUNTING
 from shared.runtime.plan import PASS, Patch, WriteSecret
 from shared.status.verdict import Progress
 from tests.unit.redis.security.rotation import GIVEN, OVERLAP, OWN, Lab, certificate, wished
@@ -126,7 +127,7 @@ def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
     seen = lab.seen()
     seen = replace(seen, places=(seen.places[0], replace(seen.places[1], said=None)))
     step = credentials.keep_users(SETTINGS, lab.resource, seen, lab.now)
-    assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING, ())
+    assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING_PASSWORD, ())
     assert step.message == "demo-1: must know the new password before it is used."
 
 
@@ -212,7 +213,7 @@ def test_a_new_certificate_is_brought_and_then_taken_up() -> None:
     lab.put(OWN, certificate("b", "old"))
     lab.step()
     step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
-    assert (step.progress, step.reason) == (Progress.PROGRESSING, RENEWING)
+    assert (step.progress, step.reason) == (Progress.PROGRESSING, RENEWING_CERTIFICATES)
     assert all(isinstance(action, Patch) for action in step.actions), "first the kubelet"
     for action in step.actions:
         lab.do(action)

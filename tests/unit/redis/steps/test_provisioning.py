@@ -19,6 +19,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, wished
 from tests.unit.redis.world import NOW, SETTINGS, UID
@@ -64,7 +65,7 @@ def kept(resource: RedisCluster, seen: Observed) -> Obj:
 
 def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
     resource = wished(**TEMPLATED)
-    missing = ConfigTemplate(problem=SecretProblem("ConfigMapMissing", "There is no ConfigMap mine."))
+    missing = ConfigTemplate(problem=SecretProblem(Reason("ConfigMapMissing"), "There is no ConfigMap mine."))
     step = configuration.require_config(resource, Observed(config=missing), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is nothing to go on with"
     first = kept(resource, Observed(config=ConfigTemplate("hz 42\n")))

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from shared.kubernetes.kinds import SERVICE
 from shared.runtime.plan import PASS, Apply, Step, StepOf, follow
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,9 +19,9 @@ def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict()
     steps = [
         says(PASS),
         says(Step.do(ONE)),
-        says(Step.progressing("First", "one", requeue=30)),
+        says(Step.progressing(Reason("First"), "one", requeue=30)),
         says(Step.do(TWO)),
-        says(Step.progressing("Second", "two", requeue=5)),
+        says(Step.progressing(Reason("Second"), "two", requeue=5)),
     ]
     actions, verdict, requeue = follow(steps, None, None, NOW)
     assert actions == (ONE, TWO)
@@ -29,9 +30,13 @@ def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict()
 
 
 def test_what_must_be_waited_for_ends_the_chain_and_is_told() -> None:
-    for blocking in (Step.wait("Blocked", "…", ONE), Step.blocked("Blocked", "…"), Step.paused("Blocked", "…")):
+    for blocking in (
+        Step.wait(Reason("Blocked"), "…", ONE),
+        Step.blocked(Reason("Blocked"), "…"),
+        Step.paused(Reason("Blocked"), "…"),
+    ):
         actions, verdict, _ = follow(
-            [says(Step.progressing("Earlier", "")), says(blocking), says(Step.do(TWO))], None, None, NOW
+            [says(Step.progressing(Reason("Earlier"), "")), says(blocking), says(Step.do(TWO))], None, None, NOW
         )
         assert TWO not in actions
         assert verdict.reason == "Blocked"

@@ -8,10 +8,11 @@ import pytest
 
 from shared.kubernetes.kinds import Obj
 from shared.status.deadlines import Deadline
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-DEADLINE = Deadline("CreateTimeout", 600, "--create-timeout")
+DEADLINE = Deadline(Reason("CreateTimeout"), 600, "--create-timeout")
 UNDERWAY = Verdict(Progress.PROGRESSING, "Creating", "1 of 3 servers are ready.")
 
 

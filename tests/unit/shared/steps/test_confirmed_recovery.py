@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.steps.confirmed_recovery import Proposal, confirms, recovery_token
 
 TOKEN, OTHER = recovery_token("this loss"), recovery_token("another loss")
-PROPOSAL = Proposal("Lost", "", "It can go on.", "Look twice.", "It is written down.", TOKEN)
+PROPOSAL = Proposal(Reason("Lost"), "", "It can go on.", "Look twice.", "It is written down.", TOKEN)
 
 
 def resource(confirm: str | None, recorded: str = "") -> Any:
@@ -41,7 +42,7 @@ def test_a_person_decides_by_the_token(
 
 
 def test_a_loss_that_is_named_comes_first() -> None:
-    named = Proposal("Lost", "Two are lost.", "It can go on.", "Look twice.", "It is written down.", TOKEN)
+    named = Proposal(Reason("Lost"), "Two are lost.", "It can go on.", "Look twice.", "It is written down.", TOKEN)
     assert named.decide(resource(TOKEN), requeue=1.0).message == "Two are lost. It is written down."
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Delete, Step
+from shared.status.reasons import Reason
 from shared.steps import rolling_update
 from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning
 
@@ -25,7 +26,7 @@ def place(number: int, *, old: bool = True, trouble: str = "", runs: bool = True
 
 def roll(*places: Any) -> RollingUpdate[Any]:
     stale = [each for each in places if each.old]
-    return RollingUpdate(places, lambda each: each.old, stale, "Updating", "UpgradeHeld", 10.0)
+    return RollingUpdate(places, lambda each: each.old, stale, Reason("Updating"), Reason("UpgradeHeld"), 10.0)
 
 
 def test_the_lowest_rank_goes_first_and_alone() -> None:
@@ -42,7 +43,7 @@ def test_the_first_gate_that_answers_decides() -> None:
     def passes(each: Any) -> None:
         asked.append(each.name)
 
-    held = Step.wait("Held", "No.")
+    held = Step.wait(Reason("Held"), "No.")
     gates = (passes, lambda _: held, lambda _: pytest.fail("it was settled before"))
     assert roll(place(0)).next(rank=lambda _: 0, gates=gates) is held
     assert asked == ["demo-0"]

@@ -19,6 +19,7 @@ from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Step, follow
+from shared.status.reasons import Reason
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.api_server.requests import Aimed
 from shared.testing.harness.harness import NAMESPACE
@@ -140,9 +141,9 @@ class RingOperator:
 
     def keep_members(self, ring: Ring, seen: Seen, _: datetime) -> Step:
         if len(seen.members) < ring.size:
-            return Step.wait("Growing", "a member joins", Join())
+            return Step.wait(Reason("Growing"), "a member joins", Join())
         if len(seen.members) > ring.size:
-            return Step.wait("Shrinking", "a member leaves", Leave(seen.members[-1]))
+            return Step.wait(Reason("Shrinking"), "a member leaves", Leave(seen.members[-1]))
         return PASS
 
 
@@ -177,7 +178,9 @@ class DeletesByName(RingOperator):
 
     def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
         if seen.notes:
-            return Step.wait("Remaking", "spoiled notes go", *(Delete(CONFIG_MAP, found) for found in seen.notes))
+            return Step.wait(
+                Reason("Remaking"), "spoiled notes go", *(Delete(CONFIG_MAP, found) for found in seen.notes)
+            )
         return super().keep_notes(ring, seen, now)
 
 
@@ -298,7 +301,7 @@ class WaitsBetween(RingOperator):
         self.since = self.since or now
         left = self.seconds - (now - self.since).total_seconds()
         if len(seen.members) < ring.size and left > 0:
-            return Step.wait("Waiting", "a member joins soon", requeue=left)
+            return Step.wait(Reason("Waiting"), "a member joins soon", requeue=left)
         return super().keep_members(ring, seen, now)
 
 

@@ -1,0 +1,89 @@
+"""The catalogues of reasons: complete, used, and explained in the runbook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import operators
+from operators.etcd.backup.store import BackupError, StoreError
+from shared.runtime.errors import DatabaseError
+from shared.runtime.operator import Operator
+from shared.status.reasons import COMMON, Catalogue, Reason, Severity, pattern
+
+ROOT = Path(__file__).parents[2]
+CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator in operators.installed()}}
+
+
+def constants(catalogue: Catalogue, module: Path) -> dict[str, Reason]:
+    """Names of the constants in `module` that declare reasons."""
+    found = re.findall(r'^(\w+) = \w+\.add\(\s*"(\w+)"', module.read_text(), re.MULTILINE)
+    return {constant: catalogue.reasons[name] for constant, name in found}
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_every_declared_reason_is_used(name: str) -> None:
+    """A reason is used by its constant, or is the name of an exception class that a reconcile reports."""
+    module = ROOT / ("shared/status/reasons.py" if name == "shared" else f"operators/{name}/reasons.py")
+    declared = constants(CATALOGUES[name], module)
+    assert set(declared.values()) == set(CATALOGUES[name])
+    sources = [path for folder in ("shared", "operators") for path in (ROOT / folder).rglob("*.py") if path != module]
+    text = "\n".join(path.read_text() for path in sources if "testing" not in path.parts)
+    unused = {
+        reason
+        for constant, reason in declared.items()
+        if not re.search(rf"\b{constant}\b", text) and not re.search(rf"^class {reason}\(", text, re.MULTILINE)
+    }
+    assert unused - {"MemberRefused", "MemberUnreachable", "NoResult"} == set()
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_a_reason_has_a_meaning(name: str) -> None:
+    for reason in CATALOGUES[name]:
+        assert reason.meaning.endswith("."), reason
+
+
+def subclasses(error: type[Exception]) -> Iterator[type[Exception]]:
+    for each in error.__subclasses__():
+        yield from (each, *subclasses(each))
+
+
+def test_errors_that_become_reasons_are_declared() -> None:
+    abstract = {"EtcdError", "RedisError", StoreError.__name__}
+    for error in (*subclasses(DatabaseError), *subclasses(BackupError)):
+        operator = error.__module__.split(".")[1] if error.__module__.startswith("operators.") else "shared"
+        if error.__name__ not in abstract and operator in CATALOGUES:
+            assert error.__name__ in CATALOGUES[operator].reasons, error
+
+
+@pytest.mark.parametrize("operator", operators.installed(), ids=lambda operator: operator.name)
+def test_an_operator_does_not_redeclare_a_common_reason(operator: Operator) -> None:
+    assert not set(operator.reasons.reasons) & set(COMMON.reasons)
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_every_reason_has_a_runbook_entry(name: str) -> None:
+    page = (ROOT / "docs" / CATALOGUES[name].page).read_text()
+    headings = set(re.findall(r"^### (\w+)$", page, re.MULTILINE))
+    if name == "shared":  # an operator's page may explain a common reason in its own terms
+        for operator in operators.installed():
+            headings |= set(
+                re.findall(r"^### (\w+)$", (ROOT / f"docs/runbook/{operator.name}.md").read_text(), re.MULTILINE)
+            )
+    assert {str(reason) for reason in CATALOGUES[name]} <= headings
+
+
+def test_a_template_matches_its_messages_only() -> None:
+    template = "Rolling update: restarting {pod} ({done} of {total})."
+    assert pattern(template).fullmatch("Rolling update: restarting carts-3 (2 of 6).")
+    assert not pattern(template).fullmatch("Rolling update: restarting carts-3.")
+
+
+def test_a_reason_cannot_be_declared_twice() -> None:
+    catalogue = Catalogue("runbook.md")
+    catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
+    with pytest.raises(ValueError, match="Scaling"):
+        catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
