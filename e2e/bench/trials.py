@@ -1,4 +1,4 @@
-"""One round each: an operator that is watched as its resources become more, and a race against the bare client."""
+"""Measurements of the memcached operator: memory and requests as resources increase, and races with the bare client."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE
 NAMESPACE = "default"
 OWNED = (SERVICE, DEPLOYMENT)
 CREATORS = 64
-"""Connections that create resources: more bring no more, so that the API server's speed is the limit."""
+"""Connections that create resources; with more, the API server is still the bottleneck."""
 
-QUIET = 3.0
-"""Seconds without a request after which the operator has come to rest."""
+QUIET_SECONDS = 3.0
+"""Time without a request after which the operator counts as idle."""
 
-AT_REST = 8.0
-"""Seconds until memory is read: kopf keeps what it needs for an object for five seconds after its last event."""
+SETTLE_SECONDS = 8.0
+"""Delay before memory is measured: kopf keeps its state for an object for five seconds after the last event."""
 
-PATIENCE = 60.0
-"""Seconds without a request after which work that is not done will not be done."""
+STALL_TIMEOUT = 60.0
+"""Time without a request after which incomplete work is an error."""
 
-RESYNC = 540.0
-"""Seconds after which the operator's first resync may begin."""
+RESYNC_SECONDS = 540.0
+"""Earliest start of the operator's first resync."""
 
 Advance = Callable[[int], None]
 
 
 class Recorded(NamedTuple):
-    """What an operator wrote, to be replayed.
+    """Writes of an operator, for replay.
 
     Attributes:
-        writes: those that succeeded, in order, with their bodies.
-        uids: the UID of each resource then, by its name.
+        writes: successful writes with their bodies, in order.
+        uids: recorded UID of each resource, by name.
     """
 
     writes: Sequence[Call]
     uids: dict[str, str]
 
     def of(self, names: set[str]) -> list[Call]:
-        """The writes about some of the resources."""
-        return [write for write in self.writes if _subject_of(write) in names]
+        """Return the writes for the named resources."""
+        return [write for write in self.writes if _resource_of(write) in names]
 
 
 class Server:
-    """A fresh API server, told to write down what the operator asks."""
+    """A new API server with an audit log of the operator's requests."""
 
     def __init__(self, plane: ControlPlane, audit: Audit, directory: Path) -> None:
         self.plane = plane
@@ -74,41 +74,46 @@ class Server:
             audit = Audit(directory, USER, bodies=bodies)
             with ControlPlane.alone(directory, api_flags=audit.flags) as plane:
                 server = cls(plane, audit, directory)
-                asyncio.run(server._serve_our_kind())
+                asyncio.run(server._install_crd())
                 yield server
 
     def cpu(self) -> float:
-        """Processor time that the API server and its etcd have used, in seconds."""
+        """Return the CPU time of the API server and its etcd, in seconds."""
         return sum(process.cpu for process in self.plane.processes)
 
     async def create(self, names: Sequence[str]) -> tuple[float, dict[str, str]]:
-        """Create resources all at once.
+        """Create resources at once.
 
         Returns:
-            Seconds that it took, and the resources' UIDs by name.
+            Duration in seconds, and the UIDs of the resources by name.
         """
         path = API.kind.path(NAMESPACE)
         async with Bare.of(self.plane, CREATORS) as client:
-            took, answers = await client.send([Sent("POST", path, _resource(name)) for name in names])
-        made = [json.loads(answer)["metadata"] for answer in answers]
-        return took, {metadata["name"]: metadata["uid"] for metadata in made}
+            took, responses = await client.send([Sent("POST", path, _resource(name)) for name in names])
+        created = [json.loads(response)["metadata"] for response in responses]
+        return took, {metadata["name"]: metadata["uid"] for metadata in created}
 
-    async def undone(self, names: Sequence[str]) -> list[str]:
-        """What an operator should have done and has not, a sentence each."""
+    async def missing_work(self, names: Sequence[str]) -> list[str]:
+        """Return one sentence for each thing that the operator should have done but has not."""
         async with Bare.of(self.plane, 4) as client:
             listed = {kind: await self._list(client, kind) for kind in (API.kind, *OWNED, EVENT)}
-        there = {kind: {obj["metadata"]["name"] for obj in objs} for kind, objs in listed.items()}
-        said = [f"{kind} {name} is missing" for kind in (API.kind, *OWNED) for name in names if name not in there[kind]]
-        said += [f"Memcached {obj['metadata']['name']} has no status" for obj in listed[API.kind] if not _told(obj)]
-        told = {obj["involvedObject"]["name"] for obj in listed[EVENT]}
-        return said + [f"no event tells of Memcached {name}" for name in names if name not in told]
+        existing = {kind: {obj["metadata"]["name"] for obj in objs} for kind, objs in listed.items()}
+        kinds = (API.kind, *OWNED)
+        problems = [f"{kind} {name} is missing" for kind in kinds for name in names if name not in existing[kind]]
+        problems += [
+            f"Memcached {obj['metadata']['name']} has no current status"
+            for obj in listed[API.kind]
+            if not _has_status(obj)
+        ]
+        with_event = {obj["involvedObject"]["name"] for obj in listed[EVENT]}
+        return problems + [f"Memcached {name} has no event" for name in names if name not in with_event]
 
     async def _list(self, client: Bare, kind: Kind) -> list[Obj]:
         found: list[Obj] = (await client.get(kind.path(NAMESPACE)))["items"]
         return found
 
-    async def _serve_our_kind(self) -> None:
-        """Install the CRD, and wait until resources can be created."""
+    async def _install_crd(self) -> None:
+        """Install the CRD and wait until resources can be created."""
         async with Bare.of(self.plane, 1) as client:
             await client.send([Sent("POST", CRD.path(), json.dumps(to_dict(API)).encode())])
             deadline = time.monotonic() + 20
@@ -126,19 +131,19 @@ def names(count: int, first: int = 0) -> list[str]:
     return [f"cache-{number:05}" for number in range(first, count)]
 
 
-def take_account(
+def measure_account(
     stages: Sequence[int], *, workers: int, idle: float, advance: Advance = lambda _: None
 ) -> tuple[Account, Recorded]:
-    """Let one operator take up more and more resources, restart it, and leave it alone for a while.
+    """Create more and more resources for one operator, restart it, then let it idle; measure memory and requests.
 
     Args:
-        stages: numbers of resources at which its memory is read.
-        workers: resources it handles at once; 0 for its default.
-        idle: seconds to leave it alone.
-        advance: told of its writes.
+        stages: numbers of resources at which memory is measured.
+        workers: number of workers; 0 for the default.
+        idle: duration of the idle phase, in seconds.
+        advance: called with the number of new writes.
 
     Raises:
-        ClusterError: it did not do its work.
+        ClusterError: the operator did not complete its work.
     """
     memory: dict[int, int] = {}
     uids: dict[str, str] = {}
@@ -150,17 +155,17 @@ def take_account(
             for before, count in zip((0, *stages), stages, strict=False):
                 uids |= asyncio.run(server.create(names(count, before)))[1]
                 calls += _until_done(server, names(count), advance)
-                time.sleep(AT_REST)
+                time.sleep(SETTLE_SECONDS)
                 memory[count] = subject.memory()
             peak = subject.peak_memory()
         with Subject.running(server.plane, server.directory, workers) as subject:
             began = time.monotonic()
             restarted_calls = _until_done(server, names(stages[-1]), advance)
-            time.sleep(AT_REST)
+            time.sleep(SETTLE_SECONDS)
             restarted = subject.memory()
-            server.audit.news()
+            server.audit.new_calls()
             time.sleep(idle)
-            idle_calls = _unexpected(server.audit.news(), time.monotonic() - began)
+            idle_calls = _unexpected(server.audit.new_calls(), time.monotonic() - began)
     writes = [call for call in calls if call.is_write and call.status < 400]
     account = Account(
         memory=memory,
@@ -176,19 +181,20 @@ def take_account(
 
 
 def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lambda _: None) -> Race:
-    """Resources created at once, all the operator's work on them, and the same writes by a bare client.
+    """Create resources at once and measure the operator's writes for them, then the same writes by a bare client.
 
-    The bare client sends as many requests at once as the operator's workers do. Both are timed from the first creation
-    to the last write's answer, so that the API server does the same for both; the operator by the server's own clock.
+    The bare client sends as many concurrent requests as the operator's workers. Both times are from the first creation
+    to the response to the last write, so that the API server does the same work; the operator's time comes from the
+    audit log.
 
     Raises:
-        ClusterError: the operator did not do its work, or a write was refused.
+        ClusterError: the operator did not complete its work, or the API server rejected a write.
     """
-    wanted = names(size)
+    created = names(size)
     with Server.fresh() as server, Subject.running(server.plane, server.directory, workers) as subject:
         client, busy, began = subject.process.cpu, server.cpu(), time.time()
-        asyncio.run(server.create(wanted))
-        writes = [call for call in _until_done(server, wanted, advance) if call.is_write]
+        asyncio.run(server.create(created))
+        writes = [call for call in _until_done(server, created, advance) if call.is_write]
         operator = Run(
             seconds=max(call.ended for call in writes) - began,
             client=subject.process.cpu - client,
@@ -196,62 +202,66 @@ def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lamb
         )
         queue_p99 = quantile(subject.queue_wait(), 0.99)
     with Server.fresh() as server:
-        bare = asyncio.run(_bare(server, wanted, recorded, advance))
+        bare = asyncio.run(_bare(server, created, recorded, advance))
     return Race(size, operator, bare, queue_p99)
 
 
-async def _bare(server: Server, wanted: list[str], recorded: Recorded, advance: Advance) -> Run:
+async def _bare(server: Server, created: list[str], recorded: Recorded, advance: Advance) -> Run:
     busy = server.cpu()
-    creating, now = await server.create(wanted)
+    creating, now = await server.create(created)
     uids = {recorded.uids[name]: uid for name, uid in now.items()}
-    requests = [replay(write, uids) for write in recorded.of(set(wanted))]
-    user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # whose requests are written down, too
+    requests = [replay(write, uids) for write in recorded.of(set(created))]
+    user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # audited as the operator is
     async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, user) as client:
         used = time.process_time()
         writing, _ = await client.send(requests, advance)
         used = time.process_time() - used
-    if undone := await server.undone(wanted):
-        raise ClusterError(f"the bare client's replay is not whole: {'; '.join(undone[:3])}", "look at replay()")
+    if missing_work := await server.missing_work(created):
+        raise ClusterError(
+            f"the replay of the bare client is incomplete: {'; '.join(missing_work[:3])}",
+            "check replay() in e2e/bench/bare.py",
+        )
     return Run(creating + writing, used, server.cpu() - busy)
 
 
-def _until_done(server: Server, wanted: Sequence[str], advance: Advance) -> list[Call]:
-    """Wait until the operator has done all its work and has come to rest.
+def _until_done(server: Server, created: Sequence[str], advance: Advance) -> list[Call]:
+    """Wait until the operator has completed its work and is idle.
 
     Returns:
-        What it asked meanwhile.
+        Requests of the operator until then.
 
     Raises:
-        ClusterError: it has come to rest and something is left.
+        ClusterError: the operator is idle, but its work is incomplete.
     """
     calls: list[Call] = []
     last = time.monotonic()
     while True:
-        news = [call for call in server.audit.news() if call.verb != "watch"]
-        calls += news
-        advance(sum(call.is_write for call in news))
+        new = [call for call in server.audit.new_calls() if call.verb != "watch"]
+        calls += new
+        advance(sum(call.is_write for call in new))
         now = time.monotonic()
-        last = now if news else last
-        if now - last > QUIET:
-            undone = asyncio.run(server.undone(wanted))
-            if not undone:
+        last = now if new else last
+        if now - last > QUIET_SECONDS:
+            missing_work = asyncio.run(server.missing_work(created))
+            if not missing_work:
                 return calls
-            if now - last > PATIENCE:
-                said = "; ".join(undone[:3])
+            if now - last > STALL_TIMEOUT:
+                log = (server.directory / "operator.log").read_text()[-2000:]
                 raise ClusterError(
-                    f"the operator rests, and {len(undone)} things are not done: {said}",
-                    f"its last words:\n{(server.directory / 'operator.log').read_text()[-2000:]}",
+                    f"the operator is idle, but its work is incomplete ({len(missing_work)} problems): "
+                    f"{'; '.join(missing_work[:3])}",
+                    f"check the end of its log:\n{log}",
                 )
         time.sleep(0.2)
 
 
 def _unexpected(calls: list[Call], age: float) -> tuple[str, ...]:
-    """What an idle operator should not have asked: all but watches, and the lists of a resync that was due."""
-    asked = [f"{call.verb} {call.resource}" for call in calls if call.verb != "watch"]
-    for what in {what for what in asked if what.startswith("list ")}:
-        for _ in range(min(int(age / RESYNC), asked.count(what))):
-            asked.remove(what)
-    return tuple(asked)
+    """Return the requests that an idle operator should not send: all but watches and the lists of due resyncs."""
+    requests = [f"{call.verb} {call.resource}" for call in calls if call.verb != "watch"]
+    for request in {request for request in requests if request.startswith("list ")}:
+        for _ in range(min(int(age / RESYNC_SECONDS), requests.count(request))):
+            requests.remove(request)
+    return tuple(requests)
 
 
 def _resource(name: str) -> bytes:
@@ -264,13 +274,13 @@ def _resource(name: str) -> bytes:
     return json.dumps(body).encode()
 
 
-def _told(obj: Obj) -> bool:
+def _has_status(obj: Obj) -> bool:
     reported: dict[str, Any] = obj.get("status") or {}
     return reported.get("observedGeneration") == obj["metadata"]["generation"] and bool(reported.get("conditions"))
 
 
-def _subject_of(write: Call) -> str:
-    """The name of the resource that a write is about."""
+def _resource_of(write: Call) -> str:
+    """Return the name of the resource to which a write belongs."""
     if write.resource == EVENT.plural:
         return str(write.body["involvedObject"]["name"])
     return write.name

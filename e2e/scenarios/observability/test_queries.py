@@ -1,4 +1,4 @@
-"""Every question of the dashboards and every rule is put to a real Prometheus over the real platform."""
+"""A real Prometheus that scrapes the platform evaluates every query of the dashboards and every rule."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from e2e.scenarios.support.resource import Resource
 pytestmark = pytest.mark.timeout(900)
 
 SLOW = ("EtcdLogSlow", "EtcdDatabaseSlow", "EtcdPeersSlow")
-"""What the machine that runs the tests may well be."""
+"""Alerts that a slow test machine may trigger."""
 
 BOUNDED = {"limits": {"memory": "192Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}}
 
 
 def all_three(kubectl: Kubectl) -> Sequence[Resource]:
-    """One resource of each kind, with some traffic on it; Ready, with metrics."""
+    """Create one resource of each kind with metrics, wait until they are Ready, and generate traffic."""
     cache = Memcached.create(kubectl, "cache", size=2, metrics={})
     etcd = EtcdCluster.create(kubectl, "orders", size=3)
     redis = Cluster.create(kubectl, "carts", replicas=6, metrics={}, resources=BOUNDED)
@@ -43,59 +43,61 @@ def all_three(kubectl: Kubectl) -> Sequence[Resource]:
     return cache, etcd, redis
 
 
-def test_every_question_of_the_dashboards_has_an_answer_and_every_rule_is_evaluated(
+def test_dashboard_queries_return_series_and_rules_are_evaluated(
     kubectl: Kubectl, watch: Watch, record_property: Callable[[str, object], None]
 ) -> None:
-    made = all_three(kubectl)
-    asked = list(queries())
-    expected = [each for each in asked if not each.quiet and not each.panel.startswith("variable ")]
+    resources = all_three(kubectl)
+    every = list(queries())
+    expected = [query for query in every if not query.quiet and not query.panel.startswith("variable ")]
     assert len(expected) > 100
 
-    silent = list(expected)
+    empty = list(expected)
 
     def answered() -> bool:
-        """Whether each had an answer once: on a busy machine a scrape may fail for a second."""
-        watch.look()
-        silent[:] = [each for each in silent if not watch.prometheus.ask(filled(each.expr, interval="5s"))]
-        told = "\n".join(f"{each.dashboard}, {each.panel}: {each.expr}" for each in silent)
-        assert not silent, f"{len(silent)} of {len(expected)} without an answer:\n{told}\n{watch.prometheus.targets()}"
+        """Return whether each query has returned series once: on a busy machine single scrapes may fail."""
+        watch.refresh_targets()
+        empty[:] = [query for query in empty if not watch.prometheus.ask(filled(query.expr, interval="5s"))]
+        listed = "\n".join(f"{query.dashboard}, {query.panel}: {query.expr}" for query in empty)
+        assert not empty, f"{len(empty)} of {len(expected)} without series:\n{listed}\n{watch.prometheus.targets()}"
         return True
 
-    until("every question has an answer", answered, seconds=240, every=5)
-    for each in asked:  # those that may be silent must be questions all the same
-        watch.prometheus.ask(filled(each.expr, interval="5s"))
+    until("every query returns series", answered, seconds=240, every=5)
+    for query in every:  # queries that may be empty must be valid nevertheless
+        watch.prometheus.ask(filled(query.expr, interval="5s"))
     rules = watch.prometheus.rules()
     failing = [f"{rule['name']}: {rule['lastError']}" for rule in rules if rule["health"] != "ok"]
     assert not failing
     recorded = {rule["name"] for rule in rules if rule["type"] == "recording"}
     for name in recorded:
         until(f"{name} is recorded", lambda name=name: watch.prometheus.ask(name), seconds=30)  # type: ignore[misc]
-    ours = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
-    assert not [alert for alert in ours if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
+    alerts = [alert for alert in watch.prometheus.alerts() if alert["labels"].get("namespace") == kubectl.namespace]
+    assert not [alert for alert in alerts if alert["state"] == "firing" and alert["labels"]["alertname"] not in SLOW]
     record_property(
-        "told",
-        f"dashboards: {len(expected)}/{len(expected)} questions answered, {len(asked) - len(expected)} may be silent; "
+        "summary",
+        f"dashboards: {len(expected)}/{len(expected)} queries with series, {len(every) - len(expected)} may be empty; "
         f"{len(rules)}/{len(rules)} rules evaluated",
     )
 
-    told = {labels["kind"] for labels, _ in _told(watch, kubectl)}
-    assert told == {resource.KIND for resource in made}
-    for resource in made:
+    kinds = {labels["kind"] for labels, _ in _resource_info(watch, kubectl)}
+    assert kinds == {resource.KIND for resource in resources}
+    for resource in resources:
         kubectl("delete", resource.KIND.lower(), resource.name, "--wait=false")
-    until("series of deleted resources vanish", lambda: not _told(watch, kubectl), seconds=60)
+    until("series of deleted resources vanish", lambda: not _resource_info(watch, kubectl), seconds=60)
 
 
-def _told(watch: Watch, kubectl: Kubectl) -> list[tuple[dict[str, str], float]]:
+def _resource_info(watch: Watch, kubectl: Kubectl) -> list[tuple[dict[str, str], float]]:
     return watch.prometheus.ask(f'platform_resource_info{{namespace="{kubectl.namespace}"}}')
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_metrics_are_for_those_who_may_read_them(name: str, system: Kubectl, account: Account, tmp_path: Path) -> None:
+def test_metrics_require_authentication_and_permission(
+    name: str, system: Kubectl, account: Account, tmp_path: Path
+) -> None:
     operator = Operator(system, name)
     authority = tmp_path / "ca.crt"
     authority.write_bytes(operator.authority)
     trusting = ssl.create_default_context(cafile=str(authority))
-    trusting.check_hostname = False  # asked by its address, which changes
+    trusting.check_hostname = False  # requested by the pod's address, which is not in the certificate
     address = operator.pods[0]["status"]["podIP"]
 
     def status(token: str | None) -> int:
@@ -109,9 +111,9 @@ def test_metrics_are_for_those_who_may_read_them(name: str, system: Kubectl, acc
             return refused.code
 
     assert status(None) == 401
-    assert status("nobodys") == 401
-    assert status(account("stranger")) == 403
+    assert status("invalid") == 401
+    assert status(account("unauthorized")) == 403
     token = account("prometheus", f"{operator.name}-metrics-reader")
-    until("the role is known to all", lambda: status(token) == 200, seconds=15)
+    until("the role binding is in effect", lambda: status(token) == 200, seconds=15)
     with pytest.raises(OSError, match=r"refused|reset|timed out"):
         urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5)

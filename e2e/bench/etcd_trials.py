@@ -1,4 +1,4 @@
-"""What is measured on the cluster: EtcdClusters that come to be, grow and are upgraded, and their snapshots."""
+"""Measurements with EtcdClusters on the local cluster: creation, scale-up, upgrade, snapshot and restore."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from e2e.scenarios.etcd.cluster import SMALL, EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_36, NEWEST_37
 
 LEAD = 5.0
-"""Seconds of load before the upgrade begins, and after it is over."""
+"""Seconds of load before and after the upgrade."""
 
 VALUE = MIB - 64 * 1024
-"""Bytes of a value, in base64: etcd takes a request of 1.5 MiB."""
+"""Size of a value in bytes; in base64 it fits into etcd's request limit of 1.5 MiB."""
 
 
 class Bench:
@@ -38,16 +38,16 @@ class Bench:
     @classmethod
     @contextmanager
     def on_cluster(cls) -> Iterator[Bench]:
-        """In a namespace of its own, which goes afterwards.
+        """Use a new namespace, which is deleted at the end of the context.
 
         Raises:
-            ClusterError: there is no cluster.
+            ClusterError: no cluster is running.
         """
         with Resources.on_cluster(EtcdCluster, "etcdclusters", component="member", ready="readyMembers") as clusters:
             yield cls(clusters)
 
     def creation(self, size: int) -> Growth:
-        """A new cluster, from apply to Ready; it goes afterwards."""
+        """Measure the creation of a cluster, from apply to Ready, and delete it."""
         name = f"c-{uuid.uuid4().hex[:6]}"
         with self._clusters.starts(name) as starts:
             began = time.monotonic()
@@ -57,7 +57,7 @@ class Bench:
         return _growth(seconds, starts, size)
 
     def growth(self, size: int) -> Growth:
-        """A cluster of one member gets more; it goes afterwards."""
+        """Measure the scale-up of a cluster from one member, and delete it."""
         name = f"g-{uuid.uuid4().hex[:6]}"
         self._create(name, 1, NEWEST_36)
         self._clusters.await_ready(name, 1)
@@ -69,10 +69,10 @@ class Bench:
         return _growth(seconds, starts, size)
 
     def upgrade(self, size: int) -> Upgrade:
-        """A minor version up, beside clients; what they were told is checked afterwards.
+        """Measure an upgrade to the next minor version under load, then verify what the clients read and wrote.
 
         Raises:
-            AssertionError: something that was acknowledged is lost.
+            AssertionError: an acknowledged write is lost.
         """
         name = f"u-{uuid.uuid4().hex[:6]}"
         self._create(name, size, NEWEST_36)
@@ -99,10 +99,11 @@ class Bench:
         )
 
     def transfers(self, size: int, rounds: int) -> Iterator[Transfer]:
-        """Snapshots of one member with so much data, and restores of them.
+        """Measure snapshots of a single member, and their restore.
 
         Args:
-            size: bytes of the data.
+            size: amount of data, in bytes.
+            rounds: number of snapshots.
         """
         name = f"s-{uuid.uuid4().hex[:6]}"
         self._create(name, 1, NEWEST_36, storage={"size": "2Gi"}, quotaBackendBytes=1 << 30)
@@ -121,12 +122,12 @@ class Bench:
 
 
 def _growth(seconds: float, starts: Starts, size: int) -> Growth:
-    assert 0 < len(starts.own) <= size, f"{len(starts.own)} pods were seen to start, of {size}"
+    assert 0 < len(starts.own) <= size, f"observed {len(starts.own)} pod starts, expected {size}"
     return Growth(seconds, starts.own)
 
 
 def _fill(address: str, size: int) -> None:
-    """Write so many bytes of what does not compress."""
+    """Write `size` bytes of incompressible data."""
     connection = Connection(address, Access())
     for number in range(size // VALUE + 1):
         connection.put(f"large-{number}", secrets.token_hex(VALUE // 2))
@@ -134,12 +135,12 @@ def _fill(address: str, size: int) -> None:
 
 
 def _transfer(address: str, cluster: str, directory: Path) -> Transfer:
-    """One snapshot each way, and one restore each way, in turn."""
+    """Measure a snapshot and a restore by the operator's program and by etcd's tools."""
     file, home = "demo/a.db", directory / "home"
     home.mkdir()
     tools = binaries.build(binaries.ETCD[NEWEST_36])
     endpoint, store = f"http://{address}:2379", directory / "store"
-    ours = _seconds(
+    operator = _seconds(
         *_program("snapshot", directory),
         f"--endpoint={endpoint}",
         f"--volume={store}",
@@ -150,8 +151,8 @@ def _transfer(address: str, cluster: str, directory: Path) -> Transfer:
         "--cluster-uid=it",
         "--backup=it",
     )
-    theirs_at = directory / "theirs.db"
-    theirs = _seconds(str(tools / "etcdctl"), f"--endpoints={endpoint}", "snapshot", "save", str(theirs_at))
+    saved = directory / "etcdctl.db"
+    etcdctl = _seconds(str(tools / "etcdctl"), f"--endpoints={endpoint}", "snapshot", "save", str(saved))
     minor = NEWEST_36.rpartition(".")[0]
     fetch = (
         *_program("fetch", directory),
@@ -171,20 +172,20 @@ def _transfer(address: str, cluster: str, directory: Path) -> Transfer:
         + _seconds(*restore, str(scratch / "snapshot.db"), f"--data-dir={scratch / 'data'}")
         + _seconds(*seal)
     )
-    theirs_restored = _seconds(*restore, str(theirs_at), f"--data-dir={directory / 'data'}")
-    return Transfer((store / file).stat().st_size, ours, theirs, restored, theirs_restored)
+    etcdutl_restored = _seconds(*restore, str(saved), f"--data-dir={directory / 'data'}")
+    return Transfer((store / file).stat().st_size, operator, etcdctl, restored, etcdutl_restored)
 
 
 def _program(work: str, directory: Path) -> Sequence[str]:
-    """Our program, as it runs in pods."""
-    return (sys.executable, "-m", "operators.etcd", work, f"--termination-log={directory / 'said'}")
+    """Return the command of the operator's backup program, as in its pods."""
+    return (sys.executable, "-m", "operators.etcd", work, f"--termination-log={directory / 'termination-log'}")
 
 
 def _seconds(*command: str) -> float:
-    """How long a command takes that goes well.
+    """Run a command and return its duration in seconds.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: the command failed.
     """
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
