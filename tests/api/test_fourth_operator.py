@@ -45,6 +45,7 @@ GENERATED = {
     "charts/platform/values.yaml",
     "dashboards/generated/platform-overview.json",
     "docs/reference/packages.md",
+    "docs/reference/reasons.md",
 }
 """What lists all operators: `make manifests` writes it."""
 
