@@ -16,20 +16,20 @@ from operators.redis.steps import availability
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
-from operators.redis.steps.credentials import rotate_password, renew_certificates, require_authentication
+from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.joining import join_nodes
-from operators.redis.steps.live_config import label_serving_pods, apply_config
-from operators.redis.steps.membership_repair import forget_removed_nodes, update_addresses, record_nodes
+from operators.redis.steps.live_config import apply_config, label_serving_pods
+from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.open_slots import repair_open_slots
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
 from operators.redis.steps.provisioning import (
-    grow_volumes,
     ensure_disruption_budget,
     ensure_secrets,
     ensure_services,
     ensure_stateful_set,
+    grow_volumes,
     refuse_foreign_data,
     require_secrets,
 )

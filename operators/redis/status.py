@@ -26,8 +26,6 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.verdict import Verdict
 
-"""What a node is doing, in one word."""
-
 
 def report(
     settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
@@ -75,7 +73,7 @@ def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance,
         "hostname": instance.host or None,
         "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
         "status": str(serves(seen, instance)),
-        "reason": reason,
+        "reason": str(reason),
         "message": message,
         "disk": known[1] if known else None,
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),

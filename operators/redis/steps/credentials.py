@@ -21,7 +21,7 @@ from operators.redis.reasons import DENIED, RENEWING_CERTIFICATES, ROTATING_PASS
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
-from operators.redis.steps.rollout_markers import is_applied, applied_everywhere, mark_pod, running, marker
+from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.ownership import NotOurs, require_ours
 from shared.runtime.plan import PASS, Action, Step
