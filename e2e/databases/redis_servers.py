@@ -256,7 +256,7 @@ def all_know(reports: Mapping[str, NodeReport], node: str, primary: str = "") ->
     Until then a primary accepts no failover, and no slot can be opened to or from a new primary.
     """
     return all(
-        any(known.id == node and known.master == primary for known in each.nodes if known.linked)
+        any(known.id == node and known.primary == primary for known in each.nodes if known.linked)
         for each in reports.values()
     )
 
