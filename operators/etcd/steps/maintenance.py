@@ -75,9 +75,7 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
             f"{names}: the former quota of {former} is used up. The quota of {raised} takes effect when the pods are "
             "recreated; writes are allowed afterwards."
         )
-        return _report(
-            RAISING_QUOTA, f"{message} one counts once their pods are replaced; writes are let in afterwards."
-        )
+        return _report(RAISING_QUOTA, message)
     leader = seen.leader
     if leader is None or leader.status is None:
         return PASS
