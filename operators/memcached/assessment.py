@@ -42,23 +42,23 @@ class Assessment:
         return (rolled_out or (self.resource.phase == RUNNING and not self.resource.changed)) and self.all_ready
 
     @cached_property
-    def serving(self) -> Workload:
+    def serving_workload(self) -> Workload:
         """The workload for clients: during a switch the former one, until the new one is ready."""
         former = self.observed.former
         return self.observed.workload if former is None or self.all_ready else former
 
     @cached_property
-    def outdated_certificates(self) -> tuple[Pod, ...]:
+    def servers_with_old_certificate(self) -> tuple[Pod, ...]:
         """Ready servers that were asked for their certificate and do not serve the Secret's."""
-        served, fingerprint = self.observed.served, self.observed.secrets.fingerprint
+        served_certificates, fingerprint = self.observed.served_certificates, self.observed.secrets.fingerprint
         return tuple(
             pod
             for pod in self.observed.workload.ready
-            if pod.name in served and served[pod.name].fingerprint != fingerprint
+            if pod.name in served_certificates and served_certificates[pod.name].fingerprint != fingerprint
         )
 
     @cached_property
-    def movement(self) -> Reason:
+    def operation(self) -> Reason:
         """What a resource whose servers are not as the spec asks is doing.
 
         A movement keeps its name until it is over; servers missing without one are a loss.

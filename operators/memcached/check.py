@@ -40,18 +40,18 @@ async def set_and_get(server: str) -> None:
     """
     host, _, port = server.rpartition(":")
     value = secrets.token_hex(8).encode()
-    asked = b"set platform-check 0 60 %d\r\n%s\r\nget platform-check\r\nquit\r\n" % (len(value), value)
+    request = b"set platform-check 0 60 %d\r\n%s\r\nget platform-check\r\nquit\r\n" % (len(value), value)
     expected = b"STORED\r\nVALUE platform-check 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            writer.write(asked)
-            answer = await reader.read()  # to the end: the server closes at quit
+            writer.write(request)
+            response = await reader.read()  # to the end: the server closes at quit
             writer.close()
     except OSError as error:
         raise Failed(f"{server} does not answer: {str(error) or type(error).__name__}") from None
-    if answer != expected:
-        raise Failed(f"{server} was to answer {expected!r}, and answered {answer!r}")
+    if response != expected:
+        raise Failed(f"{server} was to answer {expected!r}, and answered {response!r}")
 
 
 CHECK = Check(API.kind, {"size": 1, "memoryMB": 16}, use)

@@ -9,8 +9,8 @@ from functools import cached_property, partial
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.pod import CONTAINER
-from operators.memcached.security.certificates import Connect, Served, served
-from operators.memcached.security.secrets import Secrets, read
+from operators.memcached.security.certificates import Connect, ServedCertificate, inspect_certificate
+from operators.memcached.security.secrets import Secrets, read_secrets
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, STATEFUL_SET, Key, Kind, Obj
@@ -55,7 +55,7 @@ class Workload:
         return int(self._counted.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
 
     @property
-    def refusal(self) -> str:
+    def replica_failure(self) -> str:
         """Why the API server refuses the Deployment pods (a quota, admission); empty if it does not.
 
         A StatefulSet says so in events alone.
@@ -88,7 +88,7 @@ class Observed:
     disruption_budget: Obj | None = None
     autoscaler: Obj | None = None
     secrets: Secrets = field(default_factory=Secrets)
-    served: Mapping[str, Served] = field(default_factory=dict)
+    served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
 
 
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
@@ -112,14 +112,14 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
-    secrets = await read(resource, kube)
+    secrets = await read_secrets(resource, kube)
     return Observed(
         workload=workload,
         former=other if ownership.made_for(resource.uid, other.obj) else None,
         disruption_budget=ownership.made_for(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
         autoscaler=ownership.made_for(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
-        served=await _served(connect, resource, workload, secrets),
+        served_certificates=await _served_certificates(connect, resource, workload, secrets),
     )
 
 
@@ -128,10 +128,14 @@ def _belongs(pod: Pod, kind: Kind) -> bool:
     return (pod.controller == STATEFUL_SET.name) == (kind == STATEFUL_SET)
 
 
-async def _served(connect: Connect, resource: Memcached, workload: Workload, secrets: Secrets) -> dict[str, Served]:
+async def _served_certificates(
+    connect: Connect, resource: Memcached, workload: Workload, secrets: Secrets
+) -> dict[str, ServedCertificate]:
     """What servers say of their certificates, where not all are known to serve the Secret's."""
     if secrets.pair is None or secrets.fingerprint == resource.certificate:
         return {}
-    asked = [served(connect, pod.address, resource.spec.container_port, secrets) for pod in workload.ready]
-    answers = await asyncio.gather(*asked)
+    requests = [
+        inspect_certificate(connect, pod.address, resource.spec.container_port, secrets) for pod in workload.ready
+    ]
+    answers = await asyncio.gather(*requests)
     return dict(zip((pod.name for pod in workload.ready), answers, strict=True))

@@ -33,9 +33,9 @@ def controller(
         parse=resource.Memcached.parse,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
-        call=partial(certificates.refresh, connect),
+        call=partial(certificates.refresh_certificates, connect),
         states=states,
-        certificate_ends=lambda seen: seen.secrets.expires.values(),
+        certificate_ends=lambda observed: observed.secrets.expires.values(),
     )
 
 

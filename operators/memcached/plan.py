@@ -12,17 +12,17 @@ from operators.memcached.assessment import Assessment
 from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.steps import availability
-from operators.memcached.steps.availability import await_servers, report_failing_server
-from operators.memcached.steps.certificate_refresh import renew_certificates
+from operators.memcached.steps.availability import report_failing_server, wait_for_servers
+from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.provisioning import (
-    keep_autoscaler,
-    keep_disruption_budget,
-    keep_servers,
-    keep_service,
-    require_exporter,
+    ensure_autoscaler,
+    ensure_disruption_budget,
+    ensure_servers,
+    ensure_service,
+    require_exporter_image,
     require_secrets,
 )
-from operators.memcached.steps.workload_switch import retire_former_workload
+from operators.memcached.steps.workload_switch import delete_former_workload
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings
@@ -40,23 +40,23 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         return (
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as at admission
-            partial(require_exporter, settings),  # metrics need an image
+            partial(require_exporter_image, settings),  # metrics need an image
             require_secrets,  # what servers cannot start without; running servers stay as they are
-            partial(keep_service, settings),  # a name before the servers that bear it
-            partial(keep_servers, settings),  # the Deployment or StatefulSet as the spec asks
-            partial(keep_disruption_budget, settings),  # how many servers a drain may take at once
-            partial(keep_autoscaler, settings),  # chooses the size, where the spec lets it
+            partial(ensure_service, settings),  # a name before the servers that bear it
+            partial(ensure_servers, settings),  # the Deployment or StatefulSet as the spec asks
+            partial(ensure_disruption_budget, settings),  # how many servers a drain may take at once
+            partial(ensure_autoscaler, settings),  # chooses the size, where the spec lets it
             report_failing_server,  # a server that cannot start, in Kubernetes' own words
-            await_servers,  # all there, all current, all ready
-            retire_former_workload,  # after a change of workload: the old one goes when the new one serves
-            renew_certificates,  # every server serves the Secret's certificate, without losing its items
+            wait_for_servers,  # all there, all current, all ready
+            delete_former_workload,  # after a change of workload: the old one goes when the new one serves
+            refresh_certificates,  # every server serves the Secret's certificate, without losing its items
         )
 
     served_reasons = frozenset({REFRESHING_CERTIFICATES})
     _assess = staticmethod(Assessment)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
-    _serves_all = staticmethod(availability.all_serve)
+    _serves_all = staticmethod(availability.serves_all)
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
         return status.report(self.settings, resource, facts, phase)

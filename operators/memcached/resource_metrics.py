@@ -14,7 +14,7 @@ STATES: tuple[State, ...] = ()
 
 def states(obj: Obj) -> Iterator[Sample]:
     """Those that need to know the kind."""
-    spec, told = default(obj).get("spec") or {}, obj.get("status") or {}
+    spec, status = default(obj).get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("size"))
-    yield READY(told.get("readyReplicas") or 0)
+    yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("paused")))

@@ -14,7 +14,7 @@ from shared.runtime.settings import Settings
 
 def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:
     """The whole status, without its conditions."""
-    workload, image = facts.serving, resource.spec.image_reference(settings.image_repository)
+    workload, image = facts.serving_workload, resource.spec.image_reference(settings.image_repository)
     found: Obj = {
         "phase": phase,
         "replicas": len(workload.current),
@@ -42,10 +42,10 @@ def _servers(resource: Memcached, facts: Assessment) -> list[str]:
     In a StatefulSet, a server that was ready before stays listed while it is not: the ring of keys that clients build
     from the list must not shift while a server is replaced.
     """
-    workload = facts.serving
+    workload = facts.serving_workload
     if workload.kind != STATEFUL_SET:
         return sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in workload.ready)
-    ready, listed = {pod.name for pod in workload.ready}, set(resource.listed)
+    ready, listed = {pod.name for pod in workload.ready}, set(resource.listed_servers)
     addresses = {server_name(resource, n): server_address(resource, n) for n in range(resource.spec.size)}
     return [address for name, address in addresses.items() if name in ready or address in listed]
 
@@ -57,7 +57,7 @@ def _certificate(resource: Memcached, facts: Assessment) -> str:
     secrets = facts.observed.secrets
     return (
         secrets.fingerprint
-        if facts.all_ready and not facts.outdated_certificates and secrets.pair
+        if facts.all_ready and not facts.servers_with_old_certificate and secrets.pair
         else resource.certificate
     )
 

@@ -36,13 +36,13 @@ class Memcached(Resource):
     def await_ready(self, size: int, *, seconds: float = 90.0) -> dict[str, Any]:
         """Wait until the current spec is reality and as many servers are there as named."""
 
-        def look() -> dict[str, Any]:
+        def ready_with_all_servers() -> dict[str, Any]:
             now = self.ready_now()
             status = now["status"]
             assert len(status["servers"]) == len(status["nodes"]) == status["readyReplicas"] == size, status
             return now
 
-        return until(f"{self.name} Ready with {size} servers", look, seconds=seconds)
+        return until(f"{self.name} Ready with {size} servers", ready_with_all_servers, seconds=seconds)
 
     def serves(self) -> int:
         """Set and get through every address of the status.

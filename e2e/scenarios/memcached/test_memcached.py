@@ -142,9 +142,9 @@ def test_get_and_describe_tell_the_story(kubectl: Kubectl) -> None:
     assert heading.split() == ["NAME", "DESIRED", "READY", "PHASE", "AGE"]
     assert row.split()[:4] == ["cache", "1", "1", "Running"]
     until("events", lambda: "Ready" in kubectl("describe", "memcached", "cache").partition("Events:")[2])
-    story = kubectl("describe", "memcached", "cache")
+    description = kubectl("describe", "memcached", "cache")
     for word in ("Creating", "1 of 1 servers are ready.", "memcached-operator", "Servers:"):
-        assert word in story
+        assert word in description
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(SAMPLES.glob("*.yaml"))])
@@ -152,13 +152,13 @@ def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name:
     sample = str(SAMPLES / f"{name}.yaml")
     kubectl("apply", "-f", sample)
     [resource] = kubectl.items("memcached")
-    cache = Memcached(kubectl, resource["metadata"]["name"], brought(kubectl, resource, tmp_path))
+    cache = Memcached(kubectl, resource["metadata"]["name"], client_access(kubectl, resource, tmp_path))
     cache.await_ready(resource["spec"]["size"])
     assert cache.serves() == resource["spec"]["size"]
     assert kubectl("diff", "-f", sample) == ""
 
 
-def brought(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
+def client_access(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
     """What clients of a sample bring; the certificate that it waits for is made."""
     if "tls" not in resource["spec"]:
         return None

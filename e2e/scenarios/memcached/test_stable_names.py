@@ -73,11 +73,11 @@ def test_a_change_from_a_deployment_to_a_statefulset_and_back_ends_with_one_of_t
     cache = Memcached.create(kubectl, "cache", size=2)
     cache.await_ready(2)
     for workload, other in (("StatefulSet", "deployments"), ("Deployment", "statefulsets")):
-        began = time.monotonic()
+        started_at = time.monotonic()
         kubectl("patch", "memcached", "cache", "--type=merge", "-p", f'{{"spec": {{"workload": "{workload}"}}}}')
         cache.await_ready(2)
         until(f"the {other} are gone", partial(lambda other: not kubectl.items(other), other))
         until("no pod is left over", lambda: len(kubectl.items("pods")) == 2)
-        print(f"to a {workload}: {time.monotonic() - began:.1f} s")
+        print(f"to a {workload}: {time.monotonic() - started_at:.1f} s")
         assert cache.serves() == 2
         assert [found["kind"] for found in kubectl.items("deployments,statefulsets")] == [workload]

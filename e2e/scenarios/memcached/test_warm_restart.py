@@ -32,7 +32,7 @@ def filled(kubectl: Kubectl) -> Memcached:
     return cache
 
 
-def held(cache: Memcached) -> dict[str, bytes]:
+def stored_items(cache: Memcached) -> dict[str, bytes]:
     with cache.access.client(cache.servers[0]) as client:
         found: dict[str, bytes] = client.get_many(list(ITEMS))
     return found
@@ -46,7 +46,7 @@ def test_items_outlive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     kubectl("patch", "pod", pod["metadata"]["name"], "--type=json", f"--patch={json.dumps(image)}")
     until("the container is restarted", lambda: restarts(kubectl) == 1)
     cache.await_ready(1)
-    assert held(cache) == ITEMS
+    assert stored_items(cache) == ITEMS
     assert uids(kubectl) == {pod["metadata"]["uid"]}
 
 
@@ -55,7 +55,7 @@ def test_a_server_that_was_killed_starts_empty_and_serves(kubectl: Kubectl) -> N
     runtime.signal(pod_of(kubectl), "memcached", "SIGKILL")
     until("the container is restarted", lambda: restarts(kubectl) == 1)
     cache.await_ready(1)
-    assert held(cache) == {}
+    assert stored_items(cache) == {}
     assert cache.serves() == 1
 
 
@@ -65,4 +65,4 @@ def test_another_pod_starts_empty(kubectl: Kubectl) -> None:
     kubectl("delete", "pods", "--all")
     until("another pod", lambda: before.isdisjoint(uids(kubectl)))
     cache.await_ready(1)
-    assert held(cache) == {}
+    assert stored_items(cache) == {}

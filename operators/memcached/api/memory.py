@@ -9,7 +9,7 @@ from __future__ import annotations
 # every connection busy like that:
 #     -m  64 -c 1024 -t 4: 140 MiB      -m 600 -c 1024 -t 4: 746 MiB
 #     -m  64 -c 8000 -t 4: 248 MiB      -m   8 -c   16 -t 1:  53 MiB
-_PER_MIB = {"memoryMB": 6, "maxConnections": 48, "threads": 1}
+_UNITS_PER_MIB = {"memoryMB": 6, "maxConnections": 48, "threads": 1}
 _BASE_MIB = 48
 
 # TLS adds OpenSSL with its context, and to each connection its state and two records of 16 KiB, one half read and one
@@ -21,7 +21,7 @@ _TLS_BASE_MIB = 4
 NEEDED_CEL = " + ".join(
     [
         "self.memoryMB",
-        *(f"self.{field} / {per}" for field, per in _PER_MIB.items()),
+        *(f"self.{field} / {per}" for field, per in _UNITS_PER_MIB.items()),
         f"{_BASE_MIB}",
         f"(has(self.tls) ? self.maxConnections / {_TLS_PER_MIB} + {_TLS_BASE_MIB} : 0)",
     ]
@@ -34,6 +34,6 @@ MIN_WARM_RESTART_MB = 64
 
 def overhead_mib(memory_mb: int, max_connections: int, threads: int, *, tls: bool = False) -> int:
     """Memory that a server may need beyond its items, in MiB."""
-    given = {"memoryMB": memory_mb, "maxConnections": max_connections, "threads": threads}
+    settings = {"memoryMB": memory_mb, "maxConnections": max_connections, "threads": threads}
     encryption = max_connections // _TLS_PER_MIB + _TLS_BASE_MIB if tls else 0
-    return _BASE_MIB + sum(given[field] // per for field, per in _PER_MIB.items()) + encryption
+    return _BASE_MIB + sum(settings[field] // per for field, per in _UNITS_PER_MIB.items()) + encryption

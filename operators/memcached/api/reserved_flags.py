@@ -32,15 +32,15 @@ BY_FIELD = (
 )
 
 
-def _any_beginning(flag: str) -> str:
+def _abbreviations(flag: str) -> str:
     """A long flag and every beginning of it, which getopt takes as well: --mem=5."""
     return reduce(lambda rest, letter: f"{letter}({rest})?" if rest else letter, reversed(flag), "")
 
 
 def _flags(short: str, *long: str, options: str = "") -> str:
     """A pattern of arguments that hold one of these flags, or one of these options of -o."""
-    also = f"|(.*[,=]|-[{_BARE}]*o)?({options})(=.*)?(,.*)?" if options else ""
-    return f"^(-[{_BARE}]*[{short}].*|--({'|'.join(map(_any_beginning, long))})(=.*)?{also})$"
+    by_option = f"|(.*[,=]|-[{_BARE}]*o)?({options})(=.*)?(,.*)?" if options else ""
+    return f"^(-[{_BARE}]*[{short}].*|--({'|'.join(map(_abbreviations, long))})(=.*)?{by_option})$"
 
 
 REFUSED = _flags(

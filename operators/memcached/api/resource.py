@@ -100,7 +100,7 @@ class Memcached(CustomResource[MemcachedSpec]):
         return cls(obj, parse(MemcachedSpec, obj.get("spec") or {}, at="spec"))
 
     @property
-    def listed(self) -> tuple[str, ...]:
+    def listed_servers(self) -> tuple[str, ...]:
         """The servers that its status last named to clients."""
         return tuple(self.reported.get("servers") or ())
 
@@ -116,10 +116,10 @@ def default(obj: Obj) -> Obj:
     bounds = spec.get("autoscaling") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(bounds, dict):
         return obj
-    size, least, most = spec.get("size"), bounds.get("minReplicas", 1), bounds.get("maxReplicas")
-    if not (type(size) is type(least) is type(most) is int and least <= most):
+    size, low, high = spec.get("size"), bounds.get("minReplicas", 1), bounds.get("maxReplicas")
+    if not (type(size) is type(low) is type(high) is int and low <= high):
         return obj
-    return {**obj, "spec": {**spec, "size": min(max(size, least), most)}}
+    return {**obj, "spec": {**spec, "size": min(max(size, low), high)}}
 
 
 def validate(resource: Memcached) -> list[str]:
@@ -139,41 +139,47 @@ def review(new: Obj, old: Obj | None) -> Review:
         before = Memcached.parse(old) if old else None
     except InvalidSpec:  # it came past admission; now it is mended
         before = None
-    return Review(warnings=(*_unwise(resource), *(_lost(resource, before) if before else ())))
+    return Review(
+        warnings=(*_configuration_warnings(resource), *(_data_loss_warnings(resource, before) if before else ()))
+    )
 
 
-def _unwise(resource: Memcached) -> list[str]:
-    spec, said = resource.spec, []
+def _configuration_warnings(resource: Memcached) -> list[str]:
+    spec, warnings = resource.spec, []
     budget = spec.pod_disruption_budget
     if budget is not None and budget.keeps_all(spec.size):
-        said.append(
+        warnings.append(
             f"spec.podDisruptionBudget: with {spec.size} servers it lets none be evicted, so that no node of theirs "
             "can be drained. Raise size, or give maxUnavailable: 1."
         )
     if spec.autoscaling is not None and "cpu" not in spec.resources.requests:
-        said.append(
+        warnings.append(
             "spec.autoscaling: use of CPU is reckoned by what a server requests, which is "
             f"{spec.container_resources()['requests']['cpu']} where resources.requests.cpu is not given. Give it."
         )
-    return said
+    return warnings
 
 
-_KEEP_SERVERS = frozenset({"size", "paused", "autoscaling", "podDisruptionBudget", "image", "version", "workload"})
+_FIELDS_WITHOUT_REPLACEMENT = frozenset(
+    {"size", "paused", "autoscaling", "podDisruptionBudget", "image", "version", "workload"}
+)
 """Fields whose change replaces no server; image and version count as one, and workload by itself."""
 
 
-def _lost(resource: Memcached, before: Memcached) -> list[str]:
-    spec, was = as_object(resource.spec), as_object(before.spec)
+def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
+    spec, former = as_object(resource.spec), as_object(before.spec)
     if resource.spec.workload != before.spec.workload:
         return [
             f"spec.workload: servers of the {resource.spec.workload} start empty, and clients find all of their keys "
             "on other servers once status.servers names the new ones."
         ]
     changed = [
-        name for name in spec.keys() | was.keys() if name not in _KEEP_SERVERS and spec.get(name) != was.get(name)
+        name
+        for name in spec.keys() | former.keys()
+        if name not in _FIELDS_WITHOUT_REPLACEMENT and spec.get(name) != former.get(name)
     ]
     if resource.spec.image_reference("") != before.spec.image_reference(""):
-        changed.append("image" if spec.get("image") != was.get("image") else "version")
+        changed.append("image" if spec.get("image") != former.get("image") else "version")
     if not changed or before.spec.size == 0:
         return []
     names = ", ".join(f"spec.{name}" for name in sorted(changed))

@@ -28,7 +28,7 @@ _TAG = r"^[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}$"
 _TOO_OLD = r"^(0|1\.[0-4]|1\.5\.([0-9]|1[0-7]))([^0-9].*)?$"
 """Before 1.5.18, the first that knows TLS, users' files and memory files alike."""
 
-_GIVEN_CEL = "self.resources.limits['memory']"  # written .memory, the server finds no bound for its cost
+_MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # written .memory, the server finds no bound for its cost
 
 
 class Auth(SpecModel):
@@ -89,8 +89,8 @@ class Autoscaling(SpecModel):
     )
 
 
-def _without(
-    pattern: str, advice: str, *, unless: str = "", where: Callable[[MemcachedSpec], object] = lambda _: True
+def _forbid_arguments(
+    pattern: str, advice: str, *, unless: str = "", applies: Callable[[MemcachedSpec], object] = lambda _: True
 ) -> Rule:
     """No argument is of a pattern.
 
@@ -101,7 +101,7 @@ def _without(
     matches, cel = re.compile(pattern).match, f"argument, argument.matches({json.dumps(pattern)})"
     return Rule(
         f"{unless}!has(self.extraArgs) || !self.extraArgs.exists({cel})",
-        lambda spec: not where(spec) or not any(map(matches, spec.extra_args)),
+        lambda spec: not applies(spec) or not any(map(matches, spec.extra_args)),
         advice,
         at="extraArgs",
         value=(f"self.extraArgs.filter({cel})[0]", lambda spec: next(filter(matches, spec.extra_args))),
@@ -203,29 +203,29 @@ class MemcachedSpec(PodSettings):
             at="maxItemSizeMB",
             value=("self.maxItemSizeMB", lambda spec: spec.max_item_size_mb),
         ),
-        _without(
+        _forbid_arguments(
             REFUSED,
             f"'{{}}' is for another field to set ({', '.join(flag.field for flag in BY_FIELD)}), or "
             "keeps memcached from serving in a container; remove it.",
         ),
-        _without(
+        _forbid_arguments(
             REFUSED_WITH_TLS,
             "'{}' is for spec.tls to set: it decides who may connect; remove one of the two.",
             unless="!has(self.tls) || ",
-            where=lambda spec: spec.tls,
+            applies=lambda spec: spec.tls,
         ),
-        _without(
+        _forbid_arguments(
             REFUSED_WITH_AUTH,
             "'{}' does not go with spec.auth: memcached has one way to authenticate, over its ASCII protocol; remove "
             "one of the two.",
             unless="!has(self.auth) || ",
-            where=lambda spec: spec.auth,
+            applies=lambda spec: spec.auth,
         ),
-        _without(
+        _forbid_arguments(
             REFUSED_WITH_WARM_RESTART,
             "'{}' does not go with spec.warmRestart, which keeps items in a file of its own; remove one of the two.",
             unless="!self.warmRestart || ",
-            where=lambda spec: spec.warm_restart,
+            applies=lambda spec: spec.warm_restart,
         ),
         Rule(
             f"!self.warmRestart || self.memoryMB >= {MIN_WARM_RESTART_MB}",
@@ -244,7 +244,7 @@ class MemcachedSpec(PodSettings):
         ),
         Rule(
             "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || "
-            f"{number_cel(_GIVEN_CEL)} >= double(({NEEDED_CEL}) * 1048576)",
+            f"{number_cel(_MEMORY_LIMIT_CEL)} >= double(({NEEDED_CEL}) * 1048576)",
             lambda spec: not smaller(spec.resources.limits.get("memory", spec.memory_limit), spec.memory_limit),
             "memory is below what memoryMB, maxConnections and threads may need; give at least {}Mi, or leave it out: "
             "it then follows them.",

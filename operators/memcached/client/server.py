@@ -93,14 +93,16 @@ async def connect(
         MemcachedError: which says what failed, and what mends it.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    with _told(address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, proven=False):
+    with _client_errors(
+        address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, has_replied=False
+    ):
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(
                 host, port, ssl=tls, server_hostname=(server_name or host) if tls else None, limit=MAX_LINE_BYTES
             )
     connection = _Connection(address, reader, writer, timeout)
     try:
-        await connection.begin(auth)
+        await connection.start(auth)
     except BaseException:
         connection.abort()
         raise
@@ -116,7 +118,7 @@ class _Connection:
         self._writer = writer
         self._timeout = timeout
         self._tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        self._proven = False  # whether it has answered anything
+        self._has_replied = False  # whether it has answered anything
 
     @property
     def address(self) -> str:
@@ -126,9 +128,9 @@ class _Connection:
     def certificate(self) -> bytes:
         return (self._tls.getpeercert(binary_form=True) or b"") if self._tls else b""
 
-    async def begin(self, auth: tuple[str, str] | None) -> None:
+    async def start(self, auth: tuple[str, str] | None) -> None:
         """Authenticate if need be. Only an answer shows that a TLS 1.3 server takes the client's certificate."""
-        line = await self._ask("version")
+        line = await self._request("version")
         if line.startswith("CLIENT_ERROR unauthenticated"):
             if auth is None:
                 raise AuthenticationFailed(f"{self.address} asks for a user and a password: give them.")
@@ -137,12 +139,12 @@ class _Connection:
             self._version(line)
 
     async def version(self) -> str:
-        return self._version(await self._ask("version"))
+        return self._version(await self._request("version"))
 
     async def stats(self, section: Section = "") -> dict[str, str]:
         command = f"stats {section}".rstrip()
         found: dict[str, str] = {}
-        async with self._asked(command):
+        async with self._exchange(command):
             for _ in range(MAX_LINES):
                 line = await self._line(command)
                 if line == "END":
@@ -155,9 +157,9 @@ class _Connection:
             raise UnexpectedAnswer(f"{self.address} answers {command!r} without end.")
 
     async def refresh_certs(self) -> None:
-        line = await self._ask("refresh_certs")
+        line = await self._request("refresh_certs")
         if line.startswith("Error "):
-            raise CertificatesRefused(f"{self.address} cannot use its certificate and key: {_shown(line)}")
+            raise CertificatesRefused(f"{self.address} cannot use its certificate and key: {_truncated(line)}")
         if line != "OK":
             raise self._unexpected("refresh_certs", line)
 
@@ -178,31 +180,33 @@ class _Connection:
                 f"{self.address}: the user or the password is empty or holds a blank, and memcached takes neither."
             )
         # Key, flags and expiry mean nothing to a server that asks for authentication.
-        line = await self._ask(f"set auth 0 0 {len(value)}", value + b"\r\n", told="authentication")
+        line = await self._request(f"set auth 0 0 {len(value)}", value + b"\r\n", label="authentication")
         if line.startswith("CLIENT_ERROR"):
             raise AuthenticationFailed(f"{self.address} does not take this user and password: mend one of them.")
         if line != "STORED":
             raise UnexpectedAnswer(f"{self.address} answers authentication with neither yes nor no.")  # may repeat it
 
-    async def _ask(self, command: str, more: bytes = b"", *, told: str | None = None) -> str:
+    async def _request(self, command: str, data: bytes = b"", *, label: str | None = None) -> str:
         """The one line that a command is answered with."""
-        async with self._asked(command, more, told=told):
-            return await self._line(told or command)
+        async with self._exchange(command, data, label=label):
+            return await self._line(label or command)
 
     @asynccontextmanager
-    async def _asked(self, command: str, more: bytes = b"", *, told: str | None = None) -> AsyncIterator[None]:
+    async def _exchange(self, command: str, data: bytes = b"", *, label: str | None = None) -> AsyncIterator[None]:
         """Send a command, for its answer to be read; where that fails, the connection is out of step, and ends."""
-        what = f"answer to {told or command!r}"
+        awaited = f"answer to {label or command!r}"
         try:
             with (
-                tracing.span(f"memcached {told or command}", server=str(self.address)),
-                _told(self.address, what, self._timeout, tls=self._tls is not None, proven=self._proven),
+                tracing.span(f"memcached {label or command}", server=str(self.address)),
+                _client_errors(
+                    self.address, awaited, self._timeout, tls=self._tls is not None, has_replied=self._has_replied
+                ),
             ):
                 async with asyncio.timeout(self._timeout):
-                    self._writer.write(f"{command}\r\n".encode() + more)
+                    self._writer.write(f"{command}\r\n".encode() + data)
                     await self._writer.drain()
                     yield
-            self._proven = True
+            self._has_replied = True
         except BaseException:
             self.abort()
             raise
@@ -225,11 +229,11 @@ class _Connection:
         return version
 
     def _unexpected(self, command: str, line: str) -> UnexpectedAnswer:
-        return UnexpectedAnswer(f"{self.address} answers {command!r} with {_shown(line)!r}: is it memcached?")
+        return UnexpectedAnswer(f"{self.address} answers {command!r} with {_truncated(line)!r}: is it memcached?")
 
 
 @contextmanager
-def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -> Iterator[None]:
+def _client_errors(address: str, awaited: str, timeout: float, *, tls: bool, has_replied: bool) -> Iterator[None]:
     """Tell what happens to a connection as MemcachedError.
 
     Args:
@@ -240,18 +244,18 @@ def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -
     try:
         yield
     except TimeoutError:
-        perhaps = "" if proven else ", or it speaks no TLS" if tls else ", or it expects TLS"
-        raise TimedOut(f"{address} gave no {what} within {timeout:g} s: it is busy or out of reach{perhaps}.") from None
+        hint = "" if has_replied else ", or it speaks no TLS" if tls else ", or it expects TLS"
+        raise TimedOut(f"{address} gave no {awaited} within {timeout:g} s: it is busy or out of reach{hint}.") from None
     except ssl.SSLError as error:
         raise TLSFailed(f"{address}: {cause(error)}") from None
     except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
-        if tls and not proven:
+        if tls and not has_replied:
             raise TLSFailed(
-                f"{address} gave no {what}, but ended the connection: it wants a client certificate that its CA "
+                f"{address} gave no {awaited}, but ended the connection: it wants a client certificate that its CA "
                 "(ssl_ca_cert) signed, or speaks no TLS."
             ) from None
-        perhaps = "it stopped" if proven else "it stopped, or expects TLS"
-        raise Unreachable(f"{address} gave no {what}, but ended the connection: {perhaps}.") from None
+        hint = "it stopped" if has_replied else "it stopped, or expects TLS"
+        raise Unreachable(f"{address} gave no {awaited}, but ended the connection: {hint}.") from None
     except ConnectionRefusedError:
         raise Unreachable(f"{address} refuses connections: nothing listens there.") from None
     except socket.gaierror as error:
@@ -260,5 +264,5 @@ def _told(address: str, what: str, timeout: float, *, tls: bool, proven: bool) -
         raise Unreachable(f"{address} cannot be reached: {error.strerror or error}.") from None
 
 
-def _shown(line: str) -> str:
+def _truncated(line: str) -> str:
     return line if len(line) <= 200 else f"{line[:200]}…"

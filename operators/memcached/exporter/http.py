@@ -48,31 +48,31 @@ async def serving(host: str | None, port: int, pages: Pages) -> AsyncIterator[tu
     Raises:
         OSError: they cannot be listened on.
     """
-    answering: set[asyncio.Task[None]] = set()
+    active: set[asyncio.Task[None]] = set()
 
-    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(answering) >= MAX_CLIENTS:
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(active) >= MAX_CLIENTS:
             writer.transport.abort()
             return
-        task = asyncio.create_task(_answer(reader, writer, pages))
-        answering.add(task)
-        task.add_done_callback(answering.discard)
+        task = asyncio.create_task(_serve_client(reader, writer, pages))
+        active.add(task)
+        task.add_done_callback(active.discard)
 
-    server = await asyncio.start_server(begin, host, port, limit=MAX_REQUEST_BYTES)
+    server = await asyncio.start_server(accept, host, port, limit=MAX_REQUEST_BYTES)
     try:
         yield server.sockets[0].getsockname()[:2]
     finally:
         server.close()
-        if answering:
-            _, late = await asyncio.wait(answering, timeout=SHUTDOWN_GRACE_SECONDS)
-            for task in late:
+        if active:
+            _, unfinished = await asyncio.wait(active, timeout=SHUTDOWN_GRACE_SECONDS)
+            for task in unfinished:
                 task.cancel()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
+async def _serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
     with suppress(OSError, asyncio.IncompleteReadError):  # the client went away, or is too slow; TimeoutError is one
         try:
-            writer.write(await _answer_to(reader, pages))
+            writer.write(await _response_to(reader, pages))
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 await writer.drain()
                 writer.close()
@@ -81,24 +81,24 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pa
             writer.transport.abort()  # no more than a look if all went well
 
 
-async def _answer_to(reader: asyncio.StreamReader, pages: Pages) -> bytes:
+async def _response_to(reader: asyncio.StreamReader, pages: Pages) -> bytes:
     try:
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        return _message(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        return _response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
     method, target, version = [*head.partition(b"\r\n")[0].decode("latin-1").split(" "), "", ""][:3]
     if not version.startswith("HTTP/1."):
-        return _message(HTTPStatus.BAD_REQUEST)
+        return _response(HTTPStatus.BAD_REQUEST)
     if method not in {"GET", "HEAD"}:
-        return _message(HTTPStatus.METHOD_NOT_ALLOWED)
+        return _response(HTTPStatus.METHOD_NOT_ALLOWED)
     page = pages.get(target.partition("?")[0])
     if page is None:
-        return _message(HTTPStatus.NOT_FOUND)
-    return _message(HTTPStatus.OK, await page(), with_body=method == "GET")
+        return _response(HTTPStatus.NOT_FOUND)
+    return _response(HTTPStatus.OK, await page(), with_body=method == "GET")
 
 
-def _message(status: HTTPStatus, page: Page | None = None, *, with_body: bool = True) -> bytes:
+def _response(status: HTTPStatus, page: Page | None = None, *, with_body: bool = True) -> bytes:
     text, content_type = page or Page(f"{status.phrase}\n")
     body = text.encode()
     allowed = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""

@@ -196,13 +196,13 @@ SLAB = (
 )
 """Metrics of `stats slabs` and `stats items`, each with the label slab."""
 
-_TRUTHS = {"yes": "1", "on": "1", "no": "0", "off": "0"}
+_BOOLEANS = {"yes": "1", "on": "1", "no": "0", "off": "0"}
 
 
 def exposition(server: Stats, settings: Stats, slabs: Stats, items: Stats) -> str:
     """A server's metrics, from what its four `stats` tell, in Prometheus's text format."""
     whole = _with_set_hits({**server, "total_malloced": slabs.get("total_malloced", "")})
-    classes = [({"slab": number}, _with_set_hits(stats)) for number, stats in _by_slab(slabs, items).items()]
+    classes = [({"slab": number}, _with_set_hits(stats)) for number, stats in _stats_by_slab(slabs, items).items()]
     version = {"version": server.get("version", "")}
     return "".join(
         (
@@ -223,7 +223,7 @@ def family(name: str, kind: Type, text: str, samples: Iterable[tuple[Mapping[str
     Returns:
         The empty text if there is no sample.
     """
-    lines = [f"{name}{_braced(labels)} {value}\n" for labels, value in samples]
+    lines = [f"{name}{_format_labels(labels)} {value}\n" for labels, value in samples]
     return f"# HELP {name} {text}\n# TYPE {name} {kind}\n{''.join(lines)}" if lines else ""
 
 
@@ -239,7 +239,7 @@ def _families(table: Iterable[Metric], parts: Iterable[tuple[Mapping[str, str], 
         yield family(metric.name, metric.type, metric.help, samples)
 
 
-def _by_slab(slabs: Stats, items: Stats) -> dict[str, dict[str, str]]:
+def _stats_by_slab(slabs: Stats, items: Stats) -> dict[str, dict[str, str]]:
     """What slab classes have, by number: `3:chunk_size` of the one, `items:3:number` of the other."""
     found: dict[str, dict[str, str]] = {}
     for name, value in (*slabs.items(), *((name.removeprefix("items:"), value) for name, value in items.items())):
@@ -260,8 +260,8 @@ def _with_set_hits(stats: Stats) -> Stats:
 
 def _number(text: str) -> str | None:
     """A value as Prometheus takes it; None for what is none, such as `(null)`."""
-    if text in _TRUTHS:
-        return _TRUTHS[text]
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     try:
         float(text)
     except ValueError:
@@ -269,7 +269,7 @@ def _number(text: str) -> str | None:
     return text
 
 
-def _braced(labels: Mapping[str, str]) -> str:
+def _format_labels(labels: Mapping[str, str]) -> str:
     inner = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items())
     return f"{{{inner}}}" if inner else ""
 

@@ -133,25 +133,25 @@ class Exporter:
     def __init__(self, connect: Callable[[], Awaitable[Server]]) -> None:
         self._connect = connect
         self._server: Server | None = None
-        self._one_at_a_time = asyncio.Lock()
-        self._errors = Counter({kind.__name__: 0 for kind in _kinds(MemcachedError)})  # a rate needs a first value
-        self._last: type[MemcachedError | None] | None = None
+        self._lock = asyncio.Lock()
+        self._errors = Counter({kind.__name__: 0 for kind in _subclasses(MemcachedError)})  # a rate needs a first value
+        self._last_error: type[MemcachedError | None] | None = None
 
     async def scrape(self) -> str:
         """All metrics, as text; memcached_up says whether the server answered."""
-        async with self._one_at_a_time:
+        async with self._lock:
             try:
-                found, up = await self._found(), 1
-                self._tell(None)
+                server_metrics, up = await self._server_metrics(), 1
+                self._log_transition(None)
             except MemcachedError as error:
-                found, up = "", 0
+                server_metrics, up = "", 0
                 self._errors[type(error).__name__] += 1
-                self._tell(error)
+                self._log_transition(error)
         errors = [({"reason": reason}, count) for reason, count in self._errors.items()]
         return "".join(
             (
                 family("memcached_up", "gauge", "1 if the server answers, 0 if not.", [({}, up)]),
-                found,
+                server_metrics,
                 family("memcached_exporter_errors_total", "counter", "Scrapes with memcached_up 0, by cause.", errors),
                 *_process(),
             )
@@ -163,19 +163,19 @@ class Exporter:
         if server is not None:
             await server.aclose()
 
-    async def _found(self) -> str:
+    async def _server_metrics(self) -> str:
         """What the server says; over another connection where the kept one has ended meanwhile."""
         if self._server is not None:
             try:
-                return await self._ask(self._server)
+                return await self._collect(self._server)
             except TimedOut:  # it would but be waited for once more
                 raise
             except MemcachedError:
                 pass
         self._server = await self._connect()
-        return await self._ask(self._server)
+        return await self._collect(self._server)
 
-    async def _ask(self, server: Server) -> str:
+    async def _collect(self, server: Server) -> str:
         try:
             return exposition(
                 server=await server.stats(),
@@ -187,12 +187,12 @@ class Exporter:
             await self.aclose()
             raise
 
-    def _tell(self, error: MemcachedError | None) -> None:
+    def _log_transition(self, error: MemcachedError | None) -> None:
         """Log turns for better or worse: a scrape comes every few seconds."""
-        now = type(error)
-        if now is self._last:
+        current = type(error)
+        if current is self._last_error:
             return
-        self._last = now
+        self._last_error = current
         if error is None:
             log.info("memcached_up is 1.")
         else:
@@ -207,8 +207,8 @@ async def connect(options: ExporterOptions) -> Server:
     """
     host, port = options.address
     try:
-        tls = _trust(options) if options.tls else None
-        auth = _login(options.auth_file) if options.auth_file else None
+        tls = _tls_context(options) if options.tls else None
+        auth = _credentials(options.auth_file) if options.auth_file else None
     except ssl.SSLError as error:
         raise FilesUnusable(
             f"--tls-ca, --tls-cert or --tls-key is not what it should be, or they do not belong together: "
@@ -223,7 +223,7 @@ async def connect(options: ExporterOptions) -> Server:
     )
 
 
-def _trust(options: ExporterOptions) -> ssl.SSLContext:
+def _tls_context(options: ExporterOptions) -> ssl.SSLContext:
     """A context of today's files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if options.tls_ca:
@@ -245,7 +245,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _login(path: str) -> tuple[str, str]:
+def _credentials(path: str) -> tuple[str, str]:
     user, colon, password = Path(path).read_text(errors="replace").partition("\n")[0].rstrip("\r").partition(":")
     if not (user and colon and password):
         raise FilesUnusable(f"{path} does not begin with a line user:password, as memcached -Y reads it: mend it.")
@@ -270,10 +270,12 @@ async def _run(options: ExporterOptions) -> int:
 
     try:
         async with serving(*options.listen, {"/metrics": metrics, "/healthz": health, "/": index}) as (host, port):
-            log.info("Metrics of %s are at %s, /metrics.", _written(*options.address), _written(host, port))
+            log.info(
+                "Metrics of %s are at %s, /metrics.", _format_address(*options.address), _format_address(host, port)
+            )
             await stop.wait()
     except OSError as error:
-        where = _written(*options.listen)
+        where = _format_address(*options.listen)
         log.error("Cannot listen on %s: %s. Give another --listen.", where, error.strerror or error)
         return 1
     finally:
@@ -289,8 +291,8 @@ def _process() -> Iterator[str]:
     yield family(
         "process_start_time_seconds", "gauge", "When the exporter started, in Unix time.", [({}, round(_STARTED, 3))]
     )
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield family("process_max_fds", "gauge", "File descriptors that the exporter may have.", [({}, most)])
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield family("process_max_fds", "gauge", "File descriptors that the exporter may have.", [({}, limit)])
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         descriptors = len(list(Path("/proc/self/fd").iterdir()))
@@ -301,13 +303,13 @@ def _process() -> Iterator[str]:
     yield family("process_open_fds", "gauge", "File descriptors that the exporter has.", [({}, descriptors)])
 
 
-def _kinds(error: type[MemcachedError]) -> Iterator[type[MemcachedError]]:
+def _subclasses(error: type[MemcachedError]) -> Iterator[type[MemcachedError]]:
     for kind in error.__subclasses__():
         yield kind
-        yield from _kinds(kind)
+        yield from _subclasses(kind)
 
 
-def _written(host: str | None, port: int) -> str:
+def _format_address(host: str | None, port: int) -> str:
     return f"[{host}]:{port}" if host and ":" in host else f"{host or ''}:{port}"
 
 

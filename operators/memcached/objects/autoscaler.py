@@ -13,15 +13,15 @@ def autoscaler(resource: Memcached, own: Owner) -> Obj | None:
 
     It counts the servers' own CPU, not that of what runs beside them.
     """
-    given = resource.spec.autoscaling
-    if given is None:
+    settings = resource.spec.autoscaling
+    if settings is None:
         return None
-    target = {"type": "Utilization", "averageUtilization": given.target_cpu_utilization}
+    target = {"type": "Utilization", "averageUtilization": settings.target_cpu_utilization}
     cpu = {"name": "cpu", "container": CONTAINER, "target": target}
     spec = {
         "scaleTargetRef": {"apiVersion": API.kind.api_version, "kind": API.kind.name, "name": resource.name},
-        "minReplicas": given.min_replicas,
-        "maxReplicas": given.max_replicas,
+        "minReplicas": settings.min_replicas,
+        "maxReplicas": settings.max_replicas,
         "metrics": [{"type": "ContainerResource", "containerResource": cpu}],
     }
     return own.object(AUTOSCALER, resource.name, component=COMPONENT, spec=spec)

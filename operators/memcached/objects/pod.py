@@ -57,7 +57,7 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
     containers = [_server(resource, image)]
     if spec.metrics_port is not None:
         containers.append(_exporter(resource, exporter, spec.metrics_port))
-    made: Obj = {
+    pod_spec: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 30,
@@ -67,13 +67,13 @@ def pod(resource: Memcached, own: Owner, image: str, exporter: str, digest: str)
         **spec.placement(),
     }
     if volumes := _volumes(resource):
-        made["volumes"] = volumes
-    return {"metadata": metadata, "spec": made}
+        pod_spec["volumes"] = volumes
+    return {"metadata": metadata, "spec": pod_spec}
 
 
 def _server(resource: Memcached, image: str) -> Obj:
     spec = resource.spec
-    listening: Obj = {"tcpSocket": {"port": CONTAINER}}
+    tcp_probe: Obj = {"tcpSocket": {"port": CONTAINER}}
     start: Obj = {"command": ["memcached"], "args": arguments(resource)}
     if spec.warm_restart:
         start["command"] = ["/bin/sh", "-c", _WARM_RESTART, "memcached"]
@@ -85,9 +85,9 @@ def _server(resource: Memcached, image: str) -> Obj:
         "resources": spec.container_resources(),
         # The start-up probe asks often, so that a server counts a second after it listens; the others ask seldom. A
         # server at its connection limit still accepts in the kernel: it is not restarted for being busy.
-        "startupProbe": {**listening, "periodSeconds": 1, "failureThreshold": 60 + _taking_up_seconds(resource)},
-        "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
-        "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
+        "startupProbe": {**tcp_probe, "periodSeconds": 1, "failureThreshold": 60 + _warm_start_seconds(resource)},
+        "readinessProbe": {**tcp_probe, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
+        "livenessProbe": {**tcp_probe, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
         "securityContext": SAFE,
     }
     if spec.env:
@@ -100,7 +100,7 @@ def _server(resource: Memcached, image: str) -> Obj:
     return container
 
 
-def _taking_up_seconds(resource: Memcached) -> int:
+def _warm_start_seconds(resource: Memcached) -> int:
     """How long a server may take to find its items again before it listens, for it walks through all of them.
 
     Measured: 1.3 s for 7 million items in 1 GiB (1.6.38); here 16 are given.
@@ -135,8 +135,8 @@ def _exporter(resource: Memcached, image: str, port: int) -> Obj:
 def arguments(resource: Memcached) -> list[str]:
     """Memcached's command line: https://github.com/memcached/memcached/blob/master/doc/memcached.1."""
     spec = resource.spec
-    given = as_object(spec)
-    flags = [f"--{flag.long}={given[flag.field]}{flag.unit}" for flag in BY_FIELD]
+    settings = as_object(spec)
+    flags = [f"--{flag.long}={settings[flag.field]}{flag.unit}" for flag in BY_FIELD]
     if spec.warm_restart:
         flags.append(f"--memory-file={_MEMORY_FILE}")
     if spec.auth:

@@ -33,7 +33,7 @@ Connect = Callable[..., Awaitable[Server]]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedCertificate:
     """What a server said.
 
     Attributes:
@@ -64,23 +64,23 @@ class RefreshCertificates(Call):
         return f"refresh_certs on {', '.join(name for name, _ in self.addresses)}"
 
 
-async def served(connect: Connect, address: str, port: int, secrets: Secrets) -> Served:
+async def inspect_certificate(connect: Connect, address: str, port: int, secrets: Secrets) -> ServedCertificate:
     """Ask a server which certificate it shows; a failure is an answer too."""
     try:
         async with _connected(connect, address, port, secrets) as server:
             stats = await server.stats()
             age = float(stats.get("time_since_server_cert_refresh", "inf"))
-            return Served(fingerprint(server.certificate), age)
+            return ServedCertificate(fingerprint(server.certificate), age)
     except MemcachedError as error:
-        return Served(error=str(error))
+        return ServedCertificate(error=str(error))
 
 
-async def refresh(connect: Connect, call: RefreshCertificates) -> None:
+async def refresh_certificates(connect: Connect, call: RefreshCertificates) -> None:
     """Tell servers to read their certificates; what comes of it, each says when it is asked again."""
-    await asyncio.gather(*(_tell(connect, address, call) for _, address in call.addresses))
+    await asyncio.gather(*(_refresh_server(connect, address, call) for _, address in call.addresses))
 
 
-async def _tell(connect: Connect, address: str, call: RefreshCertificates) -> None:
+async def _refresh_server(connect: Connect, address: str, call: RefreshCertificates) -> None:
     try:
         async with _connected(connect, address, call.port, call.secrets) as server:
             await server.refresh_certs()
@@ -92,7 +92,7 @@ async def _tell(connect: Connect, address: str, call: RefreshCertificates) -> No
 async def _connected(connect: Connect, address: str, port: int, secrets: Secrets) -> AsyncIterator[Server]:
     assert secrets.pair is not None
     tls = unverifying(secrets.pair)
-    server = await connect(address, port, tls=tls, auth=secrets.login, timeout=TIMEOUT_SECONDS)
+    server = await connect(address, port, tls=tls, auth=secrets.credentials, timeout=TIMEOUT_SECONDS)
     try:
         yield server
     finally:

@@ -44,7 +44,7 @@ class Secrets:
     expires: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
-    def login(self) -> tuple[str, str] | None:
+    def credentials(self) -> tuple[str, str] | None:
         """The first user and the password, if users are asked for."""
         user, found, password = self.users.partition("\n")[0].partition(":")
         return (user, password) if found else None
@@ -62,20 +62,20 @@ def fingerprint(certificate: bytes) -> str:
     return hashlib.sha256(certificate).hexdigest()
 
 
-async def read(resource: Memcached, kube: Kube) -> Secrets:
+async def read_secrets(resource: Memcached, kube: Kube) -> Secrets:
     """The Secrets as they are now: by name, and only where the spec names one."""
     names = {part.secret_name for part in (resource.spec.auth, resource.spec.tls) if part is not None}
-    return judge(resource, await find(kube, resource.namespace, names))
+    return parse_secrets(resource, await find(kube, resource.namespace, names))
 
 
-def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
+def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
     """What the Secrets hold, or what is wrong with them; pure.
 
     Args:
         found: the Secrets that the spec names, by name; None for one that does not exist.
     """
     auth, tls = resource.spec.auth, resource.spec.tls
-    started: list[tuple[bytes, bytes]] = []  # what servers read at their start alone
+    startup_inputs: list[tuple[bytes, bytes]] = []  # what servers read at their start alone
     users = authority = ""
     pair = None
     expires = ends(found, [tls.secret_name] if tls else [])
@@ -83,22 +83,22 @@ def judge(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
         if auth is not None:
             secret = found[auth.secret_name]
             (users,) = texts("spec.auth", auth.secret_name, secret, USERS_KEY)
-            if wrong := _wrong_with_users(users):
-                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {wrong}")
-            started.append((key_of(secret), users.encode()))
+            if problem := _users_file_problem(users):
+                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {auth.secret_name}: {USERS_KEY}: {problem}")
+            startup_inputs.append((key_of(secret), users.encode()))
         if tls is not None:
             secret, needed = found[tls.secret_name], resource.spec.needs_client_certificate
             pair, authority = certificate_of(
                 "spec.tls", tls.secret_name, secret, hosts=None, is_client=needed, whenever=False
             )
             if authority:
-                started.append((key_of(secret), authority.encode()))
-    except UnusableSecret as wrong_secret:
-        return Secrets(wrong_secret.problem, expires=expires)
-    return Secrets(None, users, pair, authority, digest(started), expires)
+                startup_inputs.append((key_of(secret), authority.encode()))
+    except UnusableSecret as error:
+        return Secrets(error.problem, expires=expires)
+    return Secrets(None, users, pair, authority, digest(startup_inputs), expires)
 
 
-def _wrong_with_users(text: str) -> str:
+def _users_file_problem(text: str) -> str:
     """What keeps memcached, in any version, from reading its users as they are meant; empty if nothing."""
     *lines, rest = text.split("\n")
     if rest:  # 1.6.18 leaves out its last character

@@ -15,8 +15,8 @@ from shared.status.verdict import Progress, Verdict
 def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Report in Kubernetes' own words what keeps a server from starting."""
     workload = facts.observed.workload
-    if workload.refusal:
-        message = f"{facts.summary}. No further pod can be created: {workload.refusal}"
+    if workload.replica_failure:
+        message = f"{facts.summary}. No further pod can be created: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
     for pod in workload.current:
         if pod.trouble and not pod.ready:
@@ -25,13 +25,13 @@ def report_failing_server(_resource: Memcached, facts: Assessment, _now: datetim
     return PASS
 
 
-def await_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Wait until every server is current and ready, and none is left over."""
     if facts.settled:
         return PASS
     size, workload, former = resource.spec.size, facts.observed.workload, facts.observed.former
     present, ready = len(workload.current), len(workload.ready)
-    reason = SWITCHING_WORKLOAD if former is not None else facts.movement
+    reason = SWITCHING_WORKLOAD if former is not None else facts.operation
     if former is not None:
         message = f"{facts.summary} in the {workload.kind}; until all are, those of the {former.kind} serve."
     elif present > size and not workload.outdated:
@@ -50,7 +50,7 @@ def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
     if verdict.reason == REFRESHING_CERTIFICATES:
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
-    return settled.get(verdict.progress) or facts.movement
+    return settled.get(verdict.progress) or facts.operation
 
 
 def summary(resource: Memcached, facts: Assessment) -> str:
@@ -58,6 +58,6 @@ def summary(resource: Memcached, facts: Assessment) -> str:
     return "No server is wanted, and none runs." if resource.spec.size == 0 else f"{facts.summary}."
 
 
-def all_serve(resource: Memcached, facts: Assessment) -> bool:
+def serves_all(resource: Memcached, facts: Assessment) -> bool:
     """Whether as many servers as the spec asks for are ready, outdated or not."""
     return len(facts.observed.workload.ready) == resource.spec.size

@@ -14,22 +14,22 @@ from shared.status.verdict import Progress
 """Reason while servers that run as the spec asks do not all serve the Secret's certificate yet."""
 
 
-def renew_certificates(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def refresh_certificates(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Make servers that serve another certificate than the Secret's read theirs again."""
-    stale = facts.outdated_certificates
+    stale = facts.servers_with_old_certificate
     if not stale:
         return PASS
-    seen, ready = facts.observed, len(facts.observed.workload.ready)
-    answers = [(pod, seen.served[pod.name]) for pod in stale]
+    observed, ready = facts.observed, len(facts.observed.workload.ready)
+    reports = [(pod, observed.served_certificates[pod.name]) for pod in stale]
     due = tuple(
         (pod.name, pod.address)
-        for pod, answer in answers
-        if not answer.error and answer.age >= REFRESH_INTERVAL_SECONDS
+        for pod, report in reports
+        if not report.error and report.age >= REFRESH_INTERVAL_SECONDS
     )
-    unreachable = [f"{pod.name} cannot be asked: {answer.error}." for pod, answer in answers if answer.error]
+    unreachable = [f"{pod.name} cannot be asked: {report.error}." for pod, report in reports if report.error]
     message = f"{ready - len(stale)} of {ready} servers show the Secret's certificate"
     message += f". {unreachable[0]}" if unreachable else "; the kubelet brings it within two minutes."
-    actions = (RefreshCertificates(due, resource.spec.container_port, seen.secrets),) if due else ()
+    actions = (RefreshCertificates(due, resource.spec.container_port, observed.secrets),) if due else ()
     return Step(
         actions,
         Progress.PROGRESSING,

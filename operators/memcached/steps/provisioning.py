@@ -16,7 +16,7 @@ from shared.runtime.settings import Settings
 from shared.steps import provisioning
 
 
-def require_exporter(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
     """Require an image for the metrics sidecars, if the spec asks for metrics."""
     if resource.spec.metrics_port is None or settings.agent_image:
         return PASS
@@ -33,12 +33,12 @@ def require_secrets(_resource: Memcached, facts: Assessment, _now: datetime) -> 
     return provisioning.lacking(problem) if problem is not None else PASS
 
 
-def keep_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
     """Keep the headless Service."""
     return Step.do(Apply(SERVICE, service.service(resource, owner(resource, settings.operator))))
 
 
-def keep_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Keep the workload as the spec asks."""
     own, image = owner(resource, settings.operator), resource.spec.image_reference(settings.image_repository)
     template = pod(resource, own, image, settings.agent_image, facts.observed.secrets.digest)
@@ -47,13 +47,13 @@ def keep_servers(settings: Settings, resource: Memcached, facts: Assessment, _no
     return Step.do(Apply(kind, build(resource, own, template)))
 
 
-def keep_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Keep the PodDisruptionBudget as the spec asks, or delete it."""
-    wanted = disruption_budget.disruption_budget(resource, owner(resource, settings.operator))
-    return provisioning.keep_disruption_budget(wanted, facts.observed.disruption_budget)
+    desired = disruption_budget.disruption_budget(resource, owner(resource, settings.operator))
+    return provisioning.keep_disruption_budget(desired, facts.observed.disruption_budget)
 
 
-def keep_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Keep the HorizontalPodAutoscaler as the spec asks, or delete it."""
-    wanted = autoscaler.autoscaler(resource, owner(resource, settings.operator))
-    return provisioning.keep(AUTOSCALER, wanted, facts.observed.autoscaler)
+    desired = autoscaler.autoscaler(resource, owner(resource, settings.operator))
+    return provisioning.keep(AUTOSCALER, desired, facts.observed.autoscaler)

@@ -10,7 +10,7 @@ from operators.memcached.reasons import SWITCHING_WORKLOAD
 from shared.runtime.plan import PASS, Delete, Step
 
 
-def retire_former_workload(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def delete_former_workload(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Delete the workload that the spec no longer asks for, once the other one serves."""
     former = facts.observed.former
     if former is None or former.obj is None or not facts.settled:

@@ -66,7 +66,7 @@ def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
     assert ports == {"memcached": 11211, "metrics": 9150}
     operator.wire.asked.clear()
     world.edit(MEMCACHED, {"metadata": {"annotations": {"look": "again"}}})
-    world.eventually(lambda: len([asked for asked in operator.wire.asked if "/secrets/" in asked.path]) == 2)
+    world.eventually(lambda: len([request for request in operator.wire.asked if "/secrets/" in request.path]) == 2)
     assert operator.wire.writes == []
 
 
@@ -101,25 +101,25 @@ def test_events_tell_the_story(world: World, operator: Operator) -> None:
     world.eventually(lambda: world.is_ready() and len(world.listed(POD)) == 3)
     world.change(version="1.6.18")
     world.eventually(lambda: world.is_ready() and "1.6.18" in world.get(MEMCACHED)["status"]["image"])
-    told = world.eventually(lambda: (found := world.events())[-1]["count"] == 2 and found)
+    events = world.eventually(lambda: (found := world.events())[-1]["count"] == 2 and found)
     # The last is the second time that three of three are ready: one event, counted.
-    assert [event["reason"] for event in told] == ["Creating", "Ready", "Scaling", "Updating", "Ready"]
-    assert {event["type"] for event in told} == {"Normal"}
-    assert {event["source"]["component"] for event in told} == {"memcached-operator"}
+    assert [event["reason"] for event in events] == ["Creating", "Ready", "Scaling", "Updating", "Ready"]
+    assert {event["type"] for event in events} == {"Normal"}
+    assert {event["source"]["component"] for event in events} == {"memcached-operator"}
 
 
 def test_what_is_told_again_is_counted_even_across_a_restart(world: World, operator: Operator) -> None:
     world.create()
     world.eventually(world.is_ready)
 
-    def is_told(times: int) -> None:
+    def assert_event_count(times: int) -> None:
         world.edit(SERVICE, {"spec": {"ports": None}})
         world.eventually(lambda: [event["count"] for event in world.events(reason="Restored")] == [times])
 
-    is_told(1)
-    is_told(2)
+    assert_event_count(1)
+    assert_event_count(2)
     operator.restart()
-    is_told(3)
+    assert_event_count(3)
 
 
 def test_scaling_to_nothing_and_back(world: World, operator: Operator) -> None:

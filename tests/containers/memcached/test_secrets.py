@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operators.memcached.client import server as database
-from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS, judge
+from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS, parse_secrets
 from tests.containers.support.servers import FILES, Servers
 from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import resource
@@ -32,7 +32,7 @@ TEXTS = {
 
 
 def accepted(text: str) -> bool:
-    return judge(resource(auth={"secretName": "users"}), {"users": secret("users", users=text)}).problem is None
+    return parse_secrets(resource(auth={"secretName": "users"}), {"users": secret("users", users=text)}).problem is None
 
 
 def test_these_are_accepted_and_the_others_refused() -> None:

@@ -27,12 +27,12 @@ def samples(text: str) -> Samples:
 
     That library gives every counter the ending _total.
     """
-    found = {}
+    values = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
-            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
+            values[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return values
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def running(*flags: str) -> Iterator[Running]:
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            said = json.loads(process.stderr.readline())["message"]
-            found = re.fullmatch(r"Metrics of \S+ are at 127\.0\.0\.1:(\d+), /metrics\.", said)
-            assert found, said
-            yield Running(process, int(found[1]))
+            message = json.loads(process.stderr.readline())["message"]
+            match = re.fullmatch(r"Metrics of \S+ are at 127\.0\.0\.1:(\d+), /metrics\.", message)
+            assert match, message
+            yield Running(process, int(match[1]))
         finally:
             process.kill()

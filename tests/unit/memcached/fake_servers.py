@@ -60,17 +60,17 @@ class Fleet:
     """
 
     files: certs.Pair = field(default_factory=certificate)
-    silent: set[str] = field(default_factory=set)
-    told: list[str] = field(default_factory=list)
-    asked: int = 0
-    shown: dict[str, bytes] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+    refreshed: list[str] = field(default_factory=list)
+    connections: int = 0
+    served: dict[str, bytes] = field(default_factory=dict)
     ages: dict[str, float] = field(default_factory=dict)
 
     async def connect(self, host: str, port: int, **_: object) -> Connected:
-        self.asked += 1
-        if host in self.silent:
+        self.connections += 1
+        if host in self.unreachable:
             raise Unreachable(f"{host}:{port} cannot be reached: no route.")
-        self.shown.setdefault(host, der(self.files))
+        self.served.setdefault(host, der(self.files))
         return Connected(self, host)
 
 
@@ -81,7 +81,7 @@ class Connected:
 
     @property
     def certificate(self) -> bytes:
-        return self.fleet.shown[self.address]
+        return self.fleet.served[self.address]
 
     async def version(self) -> str:
         return "1.6.38"
@@ -90,8 +90,8 @@ class Connected:
         return {"time_since_server_cert_refresh": str(self.fleet.ages.get(self.address, 3600))}
 
     async def refresh_certs(self) -> None:
-        self.fleet.told.append(self.address)
-        self.fleet.shown[self.address] = der(self.fleet.files)
+        self.fleet.refreshed.append(self.address)
+        self.fleet.served[self.address] = der(self.fleet.files)
         self.fleet.ages[self.address] = 0
 
     async def aclose(self) -> None:

@@ -19,7 +19,7 @@ from tests.support.memcached.server import Forgetting, Silent, serving
 
 KIND = CHECK.kind
 NAME = "check-platform-memcached-operator"
-WELL = "{} of its servers gave back what they took"
+SUCCESS = "{} of its servers gave back what they took"
 
 
 def status(generation: int, ready: str, message: str, servers: tuple[str, ...]) -> Obj:
@@ -48,8 +48,8 @@ async def operator(server: ApiServer, *servers: str, message: str = "") -> Async
         while True:
             for obj in actor.list(KIND, "default"):
                 if "status" not in obj:
-                    said = status(obj["metadata"]["generation"], "False" if message else "True", message, servers)
-                    actor.merge(KIND, "default", obj["metadata"]["name"], {"status": said}, subresource="status")
+                    reported = status(obj["metadata"]["generation"], "False" if message else "True", message, servers)
+                    actor.merge(KIND, "default", obj["metadata"]["name"], {"status": reported}, subresource="status")
             await asyncio.sleep(0.01)
 
     task = asyncio.create_task(work())
@@ -57,7 +57,7 @@ async def operator(server: ApiServer, *servers: str, message: str = "") -> Async
     task.cancel()
 
 
-def left(server: ApiServer) -> list[str]:
+def remaining(server: ApiServer) -> list[str]:
     return [obj["metadata"]["name"] for obj in server.actor("reader").list(KIND, "default")]
 
 
@@ -73,8 +73,8 @@ async def run(transport: Any, *, within: float = 2.0) -> str:
 async def test_each_server_is_used_and_nothing_is_left(server: ApiServer) -> None:
     with serving() as one, serving() as other:
         async with operator(server, one, other):
-            assert await run(server) == WELL.format(2)
-    assert left(server) == []
+            assert await run(server) == SUCCESS.format(2)
+    assert remaining(server) == []
 
 
 async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -> None:
@@ -82,7 +82,7 @@ async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -
         async with operator(server, good, bad):
             with pytest.raises(Failed, match=f"{bad} was to answer .*STORED.*VALUE.*, and answered"):
                 await run(server)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
 async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,45 +95,45 @@ async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypa
     async with operator(server, address):  # it is closed by now
         with pytest.raises(Failed, match=f"{address} does not answer"):
             await run(server)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
 async def test_one_that_does_not_become_ready_is_told_with_its_own_words(server: ApiServer) -> None:
     async with operator(server, message="No further pod can be created: quota"):
         with pytest.raises(Failed, match="is not Ready: No further pod can be created: quota"):
             await run(server, within=0.05)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
 async def test_a_cluster_without_an_operator_is_told(server: ApiServer) -> None:
     with pytest.raises(Failed, match="No operator has said anything of it"):
         await run(server, within=0.05)
-    assert left(server) == []
+    assert remaining(server) == []
 
 
 async def test_what_a_killed_check_left_is_replaced(server: ApiServer) -> None:
     server.actor("check").create(KIND, memcached(labels=LABEL))
     with serving() as address:
         async with operator(server, address):
-            assert await run(server) == WELL.format(1)
-    assert left(server) == []
+            assert await run(server) == SUCCESS.format(1)
+    assert remaining(server) == []
 
 
 async def test_somebodys_own_of_that_name_is_left_alone(server: ApiServer) -> None:
     server.actor("person").create(KIND, memcached())
     with pytest.raises(Failed, match="exists and is no check's"):
         await run(server)
-    assert left(server) == [NAME]
+    assert remaining(server) == [NAME]
 
 
 async def test_a_check_that_is_told_to_end_takes_its_resource_along(server: ApiServer) -> None:
     task = asyncio.create_task(run(server))
     await asyncio.sleep(0.1)
-    assert left(server) == [NAME]
+    assert remaining(server) == [NAME]
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    assert left(server) == []
+    assert remaining(server) == []
 
 
 async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServer) -> None:
@@ -150,4 +150,4 @@ async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServ
 
     with serving() as address:
         async with operator(server, address):
-            assert await run(Starting()) == WELL.format(1)
+            assert await run(Starting()) == SUCCESS.format(1)

@@ -203,8 +203,8 @@ async def test_a_passing_failure_is_no_news_and_a_lasting_one_is(harness: Harnes
     for attempt in range(4):
         harness.queue.add(key)
         await harness.run()
-        told = "ApiUnavailable" in reason(harness.resource("cache"))
-        assert told is (attempt >= 2)
+        reported = "ApiUnavailable" in reason(harness.resource("cache"))
+        assert reported is (attempt >= 2)
     assert harness.resource("cache")["status"]["servers"], "what runs is reported all the same"
     harness.server.faults.clear()
     await harness.settle()
@@ -304,14 +304,14 @@ async def _converges_and_stays(moves: list[tuple[str, Any]]) -> None:
     await harness.settle()
     resource = harness.resource("cache")
     assert conditions(resource) == {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
-    wanted = parsed(**spec).spec
-    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == wanted.size
+    desired = parsed(**spec).spec
+    assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == desired.size
     made = [(str(kind), obj) for kind, obj in harness.server.objects() if kind in OWNED]
-    asked = {wanted.workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
-    asked["HorizontalPodAutoscaler"] = "autoscaling" in spec
-    assert sorted(kind for kind, _ in made) == sorted(kind for kind, there in asked.items() if there)
-    template = dict(made)[wanted.workload]["spec"]["template"]
-    assert template["spec"]["containers"][0]["image"] == f"memcached:{wanted.version}"
+    expected = {desired.workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
+    expected["HorizontalPodAutoscaler"] = "autoscaling" in spec
+    assert sorted(kind for kind, _ in made) == sorted(kind for kind, there in expected.items() if there)
+    template = dict(made)[desired.workload]["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == f"memcached:{desired.version}"
     assert ("annotations" in template["metadata"]) is ("auth" in spec)
     harness.server.log.reset()
     for key in harness.cache.keys(KIND):

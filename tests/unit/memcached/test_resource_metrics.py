@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from operators.memcached.resource_metrics import STATES, states
-from operators.memcached.security.secrets import judge
+from operators.memcached.security.secrets import parse_secrets
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
@@ -32,11 +32,13 @@ def test_every_state_is_listed() -> None:
 
 def test_a_certificate_tells_when_it_ends_also_once_it_has() -> None:
     asked = resource(tls={"secretName": "cache-tls"})
-    assert judge(asked, {"cache-tls": tls_secret(certificate())}).expires == {"cache-tls": ENDS.replace(microsecond=0)}
+    assert parse_secrets(asked, {"cache-tls": tls_secret(certificate())}).expires == {
+        "cache-tls": ENDS.replace(microsecond=0)
+    }
     asked = resource(tls={"secretName": "cache-tls", "clientAuth": "required"})
-    ended = judge(asked, {"cache-tls": tls_secret(certificate(ended=True))})
+    ended = parse_secrets(asked, {"cache-tls": tls_secret(certificate(ended=True))})
     assert ended.problem is not None
     assert list(ended.expires) == ["cache-tls"]
     assert BEGINS < ended.expires["cache-tls"] < ENDS
-    assert judge(asked, {"cache-tls": None}).expires == {}
-    assert judge(resource(), {}).expires == {}
+    assert parse_secrets(asked, {"cache-tls": None}).expires == {}
+    assert parse_secrets(resource(), {}).expires == {}

@@ -24,7 +24,7 @@ from tests.unit.memcached.world import plan
 ROOT = paths.REPOSITORY
 
 
-def complaints(case: Case) -> str:
+def validation_errors(case: Case) -> str:
     """All that the operator's own validation says of a case."""
     metadata = {"name": case.resource, "namespace": "default"}
     try:
@@ -35,14 +35,14 @@ def complaints(case: Case) -> str:
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=str)
 def test_good_specs_are_taken(case: Case) -> None:
-    assert complaints(case) == ""
+    assert validation_errors(case) == ""
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_bad_specs_are_refused_with_advice(case: Case) -> None:
-    said = complaints(case)
-    assert said
-    assert case.advises in said
+    errors = validation_errors(case)
+    assert errors
+    assert case.advises in errors
 
 
 def parsed(case: Case) -> Memcached:
@@ -50,32 +50,34 @@ def parsed(case: Case) -> Memcached:
 
 
 def test_every_constraint_of_the_crd_has_a_refused_case() -> None:
-    wanted, unproven = uncovered(API, parsed, REFUSED)
+    constraints, unproven = uncovered(API, parsed, REFUSED)
     assert unproven == set()
-    assert len(wanted) > 60
+    assert len(constraints) > 60
 
 
 def test_every_accepted_case_breaks_nothing_that_the_schema_says() -> None:
     """Or else the cases above prove less than they seem to."""
     schema = spec_schema(API)
-    assert [one for case in ACCEPTED for one in broken_constraints(schema, case.whole_spec, "spec")] == []
+    assert [left for case in ACCEPTED for left in broken_constraints(schema, case.whole_spec, "spec")] == []
 
 
 def test_every_leaf_of_the_spec_becomes_something() -> None:
     """What no object reflects is a field that does nothing."""
     assert set(leaves(spec_schema(API))) - CHANGES.keys() == set()
-    objects = {leaf: made_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": made_of({})}
-    same = [(one, other) for one, other in combinations(objects, 2) if objects[one] == objects[other]]
+    objects = {leaf: objects_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": objects_of({})}
+    same = [(left, right) for left, right in combinations(objects, 2) if objects[left] == objects[right]]
     assert same == []
 
 
-def made_of(changed: Obj) -> list[Obj]:
+def objects_of(changed: Obj) -> list[Obj]:
     """The objects of a Memcached, as a spec changes them."""
     parsed = Memcached.parse(
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
-    seen = Observed(Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else ""))
-    return [action.obj for action in plan(parsed, seen).actions if isinstance(action, Apply)]
+    observed = Observed(
+        Workload(WORKLOADS[parsed.spec.workload]), secrets=Secrets(digest="d" if parsed.spec.auth else "")
+    )
+    return [action.obj for action in plan(parsed, observed).actions if isinstance(action, Apply)]
 
 
 def test_the_committed_crd_is_the_generated_one() -> None:
@@ -131,8 +133,8 @@ def test_a_request_is_never_above_its_limit() -> None:
 
 def test_a_resource_that_breaks_several_rules_hears_of_each() -> None:
     case = Case("", {"maxItemSizeMB": 64, "extraArgs": ["-m5"], "labels": {"app.kubernetes.io/name": ""}}, resource="9")
-    said = complaints(case)
-    assert all(word in said for word in ("metadata.name", "spec.maxItemSizeMB", "'-m5'", "spec.labels"))
+    errors = validation_errors(case)
+    assert all(word in errors for word in ("metadata.name", "spec.maxItemSizeMB", "'-m5'", "spec.labels"))
 
 
 def test_the_image_wins_over_the_version() -> None:

@@ -39,10 +39,10 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "least", "most", "becomes"), [(1, 2, 5, 2), (3, 2, 5, 3), (9, 2, 5, 5), (0, 1, 1, 1), (3, ..., 2, 2)]
+    ("size", "low", "high", "becomes"), [(1, 2, 5, 2), (3, 2, 5, 3), (9, 2, 5, 5), (0, 1, 1, 1), (3, ..., 2, 2)]
 )
-def test_with_autoscaling_size_lies_within_its_bounds(size: int, least: Any, most: int, becomes: int) -> None:
-    bounds = {"maxReplicas": most} | ({} if least is ... else {"minReplicas": least})
+def test_with_autoscaling_size_lies_within_its_bounds(size: int, low: Any, high: int, becomes: int) -> None:
+    bounds = {"maxReplicas": high} | ({} if low is ... else {"minReplicas": low})
     given = obj(size=size, autoscaling=bounds)
     before = copy.deepcopy(given)
     assert ADMISSION.default(given)["spec"]["size"] == becomes
@@ -62,26 +62,26 @@ def test_defaulting_takes_anything_and_says_the_same_of_what_it_made(spec: Any) 
     assert ADMISSION.default(once) == once
 
 
-def warned(new: Obj, old: Obj | None = None) -> str:
+def warnings_of(new: Obj, old: Obj | None = None) -> str:
     review = ADMISSION.review(new, old)
     assert review.errors == ()
     return " ".join(review.warnings)
 
 
 def test_nothing_is_said_of_what_is_well() -> None:
-    assert warned(obj()) == ""
-    assert warned(obj(), obj()) == ""
-    assert warned(obj(podDisruptionBudget={})) == ""
+    assert warnings_of(obj()) == ""
+    assert warnings_of(obj(), obj()) == ""
+    assert warnings_of(obj(podDisruptionBudget={})) == ""
 
 
 def test_a_budget_that_lets_no_node_be_drained_is_told() -> None:
-    assert "with 1 servers it lets none be evicted" in warned(obj(size=1, podDisruptionBudget={"minAvailable": 1}))
-    assert warned(obj(size=2, podDisruptionBudget={"minAvailable": 1})) == ""
+    assert "with 1 servers it lets none be evicted" in warnings_of(obj(size=1, podDisruptionBudget={"minAvailable": 1}))
+    assert warnings_of(obj(size=2, podDisruptionBudget={"minAvailable": 1})) == ""
 
 
 def test_autoscaling_without_a_request_of_cpu_is_told() -> None:
-    assert "which is 50m" in warned(obj(autoscaling={"maxReplicas": 4}))
-    assert warned(obj(autoscaling={"maxReplicas": 4}, resources={"requests": {"cpu": 1}})) == ""
+    assert "which is 50m" in warnings_of(obj(autoscaling={"maxReplicas": 4}))
+    assert warnings_of(obj(autoscaling={"maxReplicas": 4}, resources={"requests": {"cpu": 1}})) == ""
 
 
 @pytest.mark.parametrize(
@@ -96,25 +96,25 @@ def test_autoscaling_without_a_request_of_cpu_is_told() -> None:
     ],
 )
 def test_a_change_that_empties_servers_is_told(change: Obj, names: str) -> None:
-    said = f"{names} every server is replaced, one by one, and the new ones start empty."
-    assert warned(obj(**change), obj()) == said
-    assert warned(obj(), obj(**change)) == said, "and the change back"
-    assert warned(obj(**change)) == "", "there is nothing to lose in a new one"
-    assert warned(obj(**change), obj(size=0)) == "", "nor where none runs"
+    warning = f"{names} every server is replaced, one by one, and the new ones start empty."
+    assert warnings_of(obj(**change), obj()) == warning
+    assert warnings_of(obj(), obj(**change)) == warning, "and the change back"
+    assert warnings_of(obj(**change)) == "", "there is nothing to lose in a new one"
+    assert warnings_of(obj(**change), obj(size=0)) == "", "nor where none runs"
 
 
 @pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.38"}])
 def test_a_change_that_keeps_servers_is_not(change: Obj) -> None:
-    assert warned(obj(**change), obj()) == ""
+    assert warnings_of(obj(**change), obj()) == ""
 
 
 def test_another_workload_moves_every_key() -> None:
-    said = warned(obj(workload="StatefulSet", memoryMB=32), obj())
-    assert said.startswith("spec.workload: servers of the StatefulSet start empty")
+    warning = warnings_of(obj(workload="StatefulSet", memoryMB=32), obj())
+    assert warning.startswith("spec.workload: servers of the StatefulSet start empty")
 
 
 def test_a_resource_that_came_past_admission_may_be_mended() -> None:
-    assert warned(obj(), obj(size="three")) == ""
+    assert warnings_of(obj(), obj(size="three")) == ""
 
 
 def test_it_is_asked_about_memcacheds() -> None:

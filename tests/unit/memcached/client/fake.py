@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-SILENCE, CLOSE = "silence", "close"
-PIECE = 0.002
+NO_REPLY, CLOSE = "silence", "close"
+CHUNK_DELAY_SECONDS = 0.002
 
 Answer = bytes | list[bytes] | str
 """What a command is answered with: at once, in pieces, or one of SILENCE and CLOSE."""
@@ -28,11 +28,11 @@ class Fake:
 
     answers: dict[str, Answer]
     port: int = 0
-    asked: list[str] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
     connections: int = 0
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """End all connections, as a server does that restarts."""
         for writer in self.writers:
             writer.close()
@@ -43,14 +43,14 @@ class Fake:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 line = (await reader.readuntil(b"\r\n")).decode().strip()
-                self.asked.append(line)
+                self.received.append(line)
                 answer = self.answers.get(line, b"ERROR\r\n")
                 if answer == CLOSE:
                     break
-                for piece in [] if isinstance(answer, str) else answer if isinstance(answer, list) else [answer]:
-                    writer.write(piece)
+                for chunk in [] if isinstance(answer, str) else answer if isinstance(answer, list) else [answer]:
+                    writer.write(chunk)
                     await writer.drain()
-                    await asyncio.sleep(PIECE if isinstance(answer, list) else 0)
+                    await asyncio.sleep(CHUNK_DELAY_SECONDS if isinstance(answer, list) else 0)
         writer.close()
 
 
@@ -59,12 +59,12 @@ async def fake(
     answers: Mapping[str, Answer] | None = None, *, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[Fake]:
     """A fake, on a port of its own by default."""
-    made = Fake({**PLAIN, **(answers or {})})
-    server = await asyncio.start_server(made.serve, "127.0.0.1", port, ssl=tls)
-    made.port = server.sockets[0].getsockname()[1]
+    server = Fake({**PLAIN, **(answers or {})})
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", port, ssl=tls)
+    server.port = listener.sockets[0].getsockname()[1]
     try:
-        yield made
+        yield server
     finally:
-        server.close()
-        made.hang_up()
+        listener.close()
+        server.close_connections()
         await asyncio.sleep(0)

@@ -71,7 +71,7 @@ SECRETS = (given_users(), given_certificate())
 CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for number, change in enumerate(FIELDS[name])]
 
 
-async def ends_alike(*specs: Obj) -> list[str]:
+async def differences_after(*specs: Obj) -> list[str]:
     """How specs one after the other end differently from the last one alone, a line each."""
     fresh = Scenario(f"{specs[-1]}", (apply(**specs[-1]),), given=SECRETS)
     reference = (await Course.learn(MEMCACHED, fresh)).reference
@@ -86,17 +86,17 @@ def test_every_field_is_tried() -> None:
 
 @pytest.mark.parametrize("change", CASES)
 async def test_a_changed_field_ends_as_a_fresh_one(change: Obj) -> None:
-    assert not await ends_alike(BASE, BASE | change)
+    assert not await differences_after(BASE, BASE | change)
 
 
 @pytest.mark.parametrize("change", CASES)
 async def test_a_field_taken_back_leaves_nothing(change: Obj) -> None:
-    assert not await ends_alike(BASE | change, BASE)
+    assert not await differences_after(BASE | change, BASE)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 async def test_a_wrong_spec_leaves_nothing_once_it_is_mended(wrong: Obj) -> None:
-    assert not await ends_alike(BASE, BASE | wrong, BASE)
+    assert not await differences_after(BASE, BASE | wrong, BASE)
 
 
 CHANGES = st.lists(st.sampled_from([change for changes in FIELDS.values() for change in changes]), max_size=6)
@@ -109,4 +109,4 @@ def test_any_spec_after_any_other_ends_as_a_fresh_one(first: list[Obj], second: 
     for spec, changes in zip(specs, (first, second), strict=True):
         for change in changes:
             spec |= change
-    assert not asyncio.run(ends_alike(*specs))
+    assert not asyncio.run(differences_after(*specs))

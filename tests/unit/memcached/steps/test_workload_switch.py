@@ -13,19 +13,19 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import Apply, Delete
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.world import crew, plan, pod, resource
+from tests.unit.memcached.world import plan, pod, resource, workload_of
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
 NAMES = [f"cache-{number}.cache.default.svc:11211" for number in range(5)]
 SET: Obj = {"workload": "StatefulSet"}
 
 
-def member(number: int, **known: Any) -> Any:
+def set_pod(number: int, **known: Any) -> Any:
     return pod(number, controller="StatefulSet", **known)
 
 
-def named(*pods: Any, **counts: Any) -> Observed:
-    return Observed(crew("StatefulSet", *pods, **counts))
+def observed_set(*pods: Any, **counts: Any) -> Observed:
+    return Observed(workload_of("StatefulSet", *pods, **counts))
 
 
 def listing(*listed: str, **phase: Any) -> dict[str, Any]:
@@ -33,63 +33,64 @@ def listing(*listed: str, **phase: Any) -> dict[str, Any]:
 
 
 def test_servers_are_named_in_the_order_of_their_numbers() -> None:
-    many = named(*(member(number) for number in (1, 10, 2, 0, 9, 3, 4, 5, 6, 7, 8)))
+    many = observed_set(*(set_pod(number) for number in (1, 10, 2, 0, 9, 3, 4, 5, 6, 7, 8)))
     servers = plan(resource(size=11, **SET), many).status["servers"]
     assert servers == [f"cache-{number}.cache.default.svc:11211" for number in range(11)]
 
 
 def test_a_server_that_was_never_ready_is_not_listed() -> None:
-    seen = named(member(0), member(1), member(2, ready=False))
-    assert plan(resource(**listing(*NAMES[:2])), seen).status["servers"] == NAMES[:2]
+    observed = observed_set(set_pod(0), set_pod(1), set_pod(2, ready=False))
+    assert plan(resource(**listing(*NAMES[:2])), observed).status["servers"] == NAMES[:2]
 
 
-@pytest.mark.parametrize("lost", [member(1, ready=False), member(1, leaving=True), None])
+@pytest.mark.parametrize("lost", [set_pod(1, ready=False), set_pod(1, leaving=True), None])
 def test_a_server_that_was_ready_once_keeps_its_place(lost: Any) -> None:
-    pods = [member(0), *([lost] if lost else []), member(2)]
-    made = plan(resource(**listing(*NAMES[:3])), named(*pods))
-    assert made.status["servers"] == NAMES[:3]
-    assert made.status["readyReplicas"] == 2
-    assert made.verdict.reason == "Degraded"
+    pods = [set_pod(0), *([lost] if lost else []), set_pod(2)]
+    result = plan(resource(**listing(*NAMES[:3])), observed_set(*pods))
+    assert result.status["servers"] == NAMES[:3]
+    assert result.status["readyReplicas"] == 2
+    assert result.verdict.reason == "Degraded"
 
 
 def test_a_server_beyond_the_size_is_not_listed_from_the_moment_the_size_says_so() -> None:
-    seen = named(*map(member, range(4)))
-    assert plan(resource(size=2, **listing(*NAMES[:4])), seen).status["servers"] == NAMES[:2]
+    observed = observed_set(*map(set_pod, range(4)))
+    assert plan(resource(size=2, **listing(*NAMES[:4])), observed).status["servers"] == NAMES[:2]
 
 
 def test_the_new_workload_is_made_and_the_old_one_stays_until_it_is_ready() -> None:
-    old = crew("Deployment", *map(pod, range(3)))
+    old = workload_of("Deployment", *map(pod, range(3)))
     switching = resource(phase="Running", generation=2, observed=1, **SET)
-    made = plan(switching, Observed(crew("StatefulSet", member(0), member(1, ready=False)), former=old))
-    assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == ["Service", "StatefulSet"]
-    assert not [action for action in made.actions if isinstance(action, Delete)]
-    assert made.verdict.reason == "SwitchingWorkload"
-    assert made.verdict.message == (
+    result = plan(switching, Observed(workload_of("StatefulSet", set_pod(0), set_pod(1, ready=False)), former=old))
+    assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "StatefulSet"]
+    assert not [action for action in result.actions if isinstance(action, Delete)]
+    assert result.verdict.reason == "SwitchingWorkload"
+    assert result.verdict.message == (
         "1 of 3 servers are ready in the StatefulSet; until all are, those of the Deployment serve."
     )
-    assert made.status["phase"] == "Updating"
-    assert made.status["servers"] == ["10.0.0.0:11211", "10.0.0.1:11211", "10.0.0.2:11211"]
-    assert made.status["readyReplicas"] == 3
+    assert result.status["phase"] == "Updating"
+    assert result.status["servers"] == ["10.0.0.0:11211", "10.0.0.1:11211", "10.0.0.2:11211"]
+    assert result.status["readyReplicas"] == 3
 
 
 def test_the_old_workload_goes_when_every_new_server_is_ready_and_clients_are_sent_there() -> None:
-    old = crew("Deployment", *map(pod, range(3)))
-    made = plan(
-        resource(phase="Updating", observed=1, **SET), Observed(crew("StatefulSet", *map(member, range(3))), old)
+    old = workload_of("Deployment", *map(pod, range(3)))
+    result = plan(
+        resource(phase="Updating", observed=1, **SET),
+        Observed(workload_of("StatefulSet", *map(set_pod, range(3))), old),
     )
-    [deletion] = [action for action in made.actions if isinstance(action, Delete)]
+    [deletion] = [action for action in result.actions if isinstance(action, Delete)]
     assert (deletion.kind, deletion.obj) == (DEPLOYMENT, old.obj)
-    assert made.verdict.progress is Progress.WAITING
-    assert made.verdict.message == "3 of 3 servers are ready in the StatefulSet; the Deployment goes."
-    assert made.status["servers"] == NAMES[:3]
+    assert result.verdict.progress is Progress.WAITING
+    assert result.verdict.message == "3 of 3 servers are ready in the StatefulSet; the Deployment goes."
+    assert result.status["servers"] == NAMES[:3]
 
 
-@pytest.mark.parametrize("counts", [{"seen": False}, {"updated": 2}])
+@pytest.mark.parametrize("counts", [{"up_to_date": False}, {"updated": 2}])
 def test_the_old_workload_stays_while_the_new_one_has_not_taken_up_the_spec(counts: dict[str, Any]) -> None:
-    new = crew("StatefulSet", *map(member, range(3)), **counts)
-    seen = Observed(new, former=crew("Deployment", *map(pod, range(3))))
-    made = plan(resource(phase="Updating", observed=1, **SET), seen)
-    assert not [action for action in made.actions if isinstance(action, Delete)]
+    new = workload_of("StatefulSet", *map(set_pod, range(3)), **counts)
+    observed = Observed(new, former=workload_of("Deployment", *map(pod, range(3))))
+    result = plan(resource(phase="Updating", observed=1, **SET), observed)
+    assert not [action for action in result.actions if isinstance(action, Delete)]
 
 
 @pytest.fixture
@@ -108,9 +109,9 @@ def kinds(harness: Harness) -> list[str]:
 
 
 async def test_a_stateful_set_gives_names_that_stay(harness: Harness) -> None:
-    made = await settled(harness, **SET)
-    assert made["status"]["servers"] == NAMES[:3]
-    assert made["status"]["nodes"] == ["cache-0", "cache-1", "cache-2"]
+    result = await settled(harness, **SET)
+    assert result["status"]["servers"] == NAMES[:3]
+    assert result["status"]["nodes"] == ["cache-0", "cache-1", "cache-2"]
     service = harness.person.get(SERVICE, NAMESPACE, "cache")["spec"]
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
     owner = harness.person.get(STATEFUL_SET, NAMESPACE, "cache")["spec"]
@@ -150,20 +151,23 @@ async def test_growing_adds_names_at_the_end_and_shrinking_takes_them_from_there
 async def test_switching_keeps_servers_for_clients_all_the_time(harness: Harness, one: str, other: str) -> None:
     before = await settled(harness, workload=one)
     harness.apply("cache", size=3, workload=other)
-    seen = []
+    observed = []
     for _ in range(200):
         await harness.run()
-        seen.append((tuple(harness.resource("cache")["status"]["servers"]), kinds(harness)))
+        observed.append((tuple(harness.resource("cache")["status"]["servers"]), kinds(harness)))
         if not harness.workloads.step() and not harness.server.collect_garbage():
             break
     await harness.settle()
     after = harness.resource("cache")
     assert kinds(harness) == [other]
     assert len(harness.server.objects(POD)) == 3
-    assert {servers for servers, _ in seen} == {tuple(before["status"]["servers"]), tuple(after["status"]["servers"])}
-    assert ["Deployment", "StatefulSet"] in [found for _, found in seen]
-    told = [reason for reason, _ in await harness.events()]
-    assert told == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready is counted"
+    assert {servers for servers, _ in observed} == {
+        tuple(before["status"]["servers"]),
+        tuple(after["status"]["servers"]),
+    }
+    assert ["Deployment", "StatefulSet"] in [found for _, found in observed]
+    reasons = [reason for reason, _ in await harness.events()]
+    assert reasons == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready is counted"
 
 
 async def test_a_switch_that_is_taken_back_half_way_keeps_the_old_servers(harness: Harness) -> None:
