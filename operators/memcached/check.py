@@ -1,6 +1,6 @@
-"""What `helm test` runs, from the operator's own image: `python -m operators.memcached.check …`.
+"""Check that `helm test` runs, from the operator's own image: `python -m operators.memcached.check …`.
 
-It makes a Memcached, and sets and gets a value on each server at the address that the status names.
+The check creates a Memcached, and sets and gets a value on each server in `status.servers`.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from shared.cli.check import Check, Failed
 from shared.kubernetes.kinds import Obj
 
 TIMEOUT_SECONDS = 10.0
-"""Seconds that a server may take to answer."""
+"""Time that a server has to respond."""
 
 
 async def use(memcached: Obj) -> str:
-    """Set a value on each server and get it again.
+    """Set a value on each server and read it back.
 
     Raises:
-        Failed: a server did not give back what it took.
+        Failed: a server did not return the stored value.
     """
     servers = memcached["status"]["servers"]
     for server in servers:
         await set_and_get(server)
-    return f"{len(servers)} of its servers gave back what they took"
+    return f"{len(servers)} servers stored a value and returned it"
 
 
 async def set_and_get(server: str) -> None:
-    """Set a value and get it again.
+    """Set a value on one server and read it back.
 
     Args:
         server: host:port.
 
     Raises:
-        Failed: there was no answer in time, or another.
+        Failed: the response is late, missing or unexpected.
     """
     host, _, port = server.rpartition(":")
     value = secrets.token_hex(8).encode()
@@ -46,12 +46,12 @@ async def set_and_get(server: str) -> None:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             writer.write(request)
-            response = await reader.read()  # to the end: the server closes at quit
+            response = await reader.read()  # until the server closes the connection after quit
             writer.close()
     except OSError as error:
-        raise Failed(f"{server} does not answer: {str(error) or type(error).__name__}") from None
+        raise Failed(f"{server} does not respond: {str(error) or type(error).__name__}") from None
     if response != expected:
-        raise Failed(f"{server} was to answer {expected!r}, and answered {response!r}")
+        raise Failed(f"{server} returned {response!r} instead of {expected!r}")
 
 
 CHECK = Check(API.kind, {"size": 1, "memoryMB": 16}, use)

@@ -1,4 +1,4 @@
-"""What to do next about a Memcached: the chain reads as the whole story; each step is in the room of its subject."""
+"""Plan of a Memcached: its steps in order. Each step is in the module of its subject in `steps`."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from shared.steps.planner import pause, reject_invalid_spec
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
-    """Plans with what the operator's options give."""
+    """Planner of Memcacheds, with the settings from the operator's options."""
 
     def _steps(self) -> tuple[StepOf[Memcached, Assessment], ...]:
         settings = self.settings
         return (
             partial(pause, "paused"),  # maintenance: report only
-            partial(reject_invalid_spec, validate),  # the same rules as at admission
-            partial(require_exporter_image, settings),  # metrics need an image
-            require_secrets,  # what servers cannot start without; running servers stay as they are
-            partial(ensure_service, settings),  # a name before the servers that bear it
-            partial(ensure_servers, settings),  # the Deployment or StatefulSet as the spec asks
-            partial(ensure_disruption_budget, settings),  # how many servers a drain may take at once
-            partial(ensure_autoscaler, settings),  # chooses the size, where the spec lets it
-            report_failing_server,  # a server that cannot start, in Kubernetes' own words
-            wait_for_servers,  # all there, all current, all ready
-            delete_former_workload,  # after a change of workload: the old one goes when the new one serves
-            refresh_certificates,  # every server serves the Secret's certificate, without losing its items
+            partial(reject_invalid_spec, validate),  # the same rules as admission
+            partial(require_exporter_image, settings),  # spec.metrics needs an image
+            require_secrets,  # servers cannot start without them
+            partial(ensure_service, settings),  # DNS names before the servers that have them
+            partial(ensure_servers, settings),  # Deployment or StatefulSet
+            partial(ensure_disruption_budget, settings),  # limits evictions during a drain
+            partial(ensure_autoscaler, settings),  # sets spec.size, if enabled
+            report_failing_server,  # a server that cannot start
+            wait_for_servers,  # all servers exist, are up to date and ready
+            delete_former_workload,  # after a change of spec.workload
+            refresh_certificates,  # without a restart
         )
 
     served_reasons = frozenset({REFRESHING_CERTIFICATES})

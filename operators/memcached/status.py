@@ -1,4 +1,4 @@
-"""The status of a Memcached, from what was observed. Pure."""
+"""Status of a Memcached, from its observed state. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.runtime.settings import Settings
 
 
 def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:
-    """The whole status, without its conditions."""
+    """Return the whole status, without conditions."""
     workload, image = facts.serving_workload, resource.spec.image_reference(settings.image_repository)
     found: Obj = {
         "phase": phase,
@@ -32,15 +32,15 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
 def _version(image: str) -> str:
     try:
         return Image.parse(image).version
-    except ValueError:  # the spec is rejected for it
+    except ValueError:  # the image is invalid, and the spec is rejected
         return ""
 
 
 def _servers(resource: Memcached, facts: Assessment) -> list[str]:
-    """Where clients find the servers.
+    """Return the addresses of the servers, for clients.
 
-    In a StatefulSet, a server that was ready before stays listed while it is not: the ring of keys that clients build
-    from the list must not shift while a server is replaced.
+    With a StatefulSet, a server that was ready once stays listed while it is not ready: the hash ring that clients
+    build from the list must not change while a server is replaced.
     """
     workload = facts.serving_workload
     if workload.kind != STATEFUL_SET:
@@ -51,7 +51,7 @@ def _servers(resource: Memcached, facts: Assessment) -> list[str]:
 
 
 def _certificate(resource: Memcached, facts: Assessment) -> str:
-    """The fingerprint that every server serves; until that is so again, the last one; empty without TLS."""
+    """Return the fingerprint that all servers serve, or last served; empty without TLS."""
     if resource.spec.tls is None:
         return ""
     secrets = facts.observed.secrets

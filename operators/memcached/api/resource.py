@@ -39,7 +39,7 @@ class MemcachedStatus(Status):
     servers: list[str] = Field(
         default_factory=list,
         description="Address (host:port) of each ready server, for the configuration of clients. With a StatefulSet "
-        "these are DNS names in the order of the pods' numbers, and a server that is not ready for a while stays listed.",
+        "the addresses are DNS names in the order of the pods' numbers, and a server that was ready once stays listed.",
     )
     replicas: int | None = Field(None, description="Number of servers, ready or not.", json_schema_extra=INT32)
     ready_replicas: int | None = Field(

@@ -50,7 +50,8 @@ class Tls(SpecModel):
         description="Name of a Secret of type kubernetes.io/tls in the same namespace, with tls.crt and tls.key, and "
         "with ca.crt if clientAuth is required. Servers load a renewed certificate without a restart and without "
         "losing items, at the latest a few minutes after the operator's next resync (flag --resync, 10 minutes by "
-        "default). If clientAuth is required, a new ca.crt replaces the servers one by one, and the new servers start empty."
+        "default). If clientAuth is required, a new ca.crt replaces the servers one by one, and the new servers start "
+        "empty."
     )
     client_auth: Literal["none", "required"] = Field(
         "none",

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler of a Memcached. Pure."""
+"""HorizontalPodAutoscaler of a Memcached. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from shared.kubernetes.ownership import Owner
 
 
 def autoscaler(resource: Memcached, own: Owner) -> Obj | None:
-    """Sets this resource's own size, through its scale subresource; None if nothing is asked.
+    """Return an autoscaler of the resource's own size, through its scale subresource; None without autoscaling.
 
-    It counts the servers' own CPU, not that of what runs beside them.
+    The target is the CPU of the memcached containers alone, without sidecars.
     """
     settings = resource.spec.autoscaling
     if settings is None:
