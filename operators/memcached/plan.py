@@ -41,13 +41,13 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as admission
             partial(require_exporter_image, settings),  # spec.metrics needs an image
-            require_secrets,  # servers cannot start without them
-            partial(ensure_service, settings),  # DNS names before the servers that have them
+            require_secrets,
+            partial(ensure_service, settings),  # before the servers that have its DNS names
             partial(ensure_servers, settings),  # Deployment or StatefulSet
-            partial(ensure_disruption_budget, settings),  # limits evictions during a drain
-            partial(ensure_autoscaler, settings),  # sets spec.size, if enabled
-            report_failing_server,  # a server that cannot start
-            wait_for_servers,  # all servers exist, are up to date and ready
+            partial(ensure_disruption_budget, settings),
+            partial(ensure_autoscaler, settings),
+            report_failing_server,
+            wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             refresh_certificates,  # without a restart
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 # Memory that a server needs beyond -m in the worst case:
-#   - 16 bytes per item while the hash table doubles (an item takes at least 96 bytes)
-#   - 21 KiB per connection, for a partly read request and responses that the client has not fetched
-#   - stacks and log buffers of the threads
-#   - the process itself, and a page of 1 MiB for each of the 39 slab classes, which every class gets even if -m is full
+#   - 16 bytes per item while the hash table doubles (an item takes at least 96 bytes).
+#   - 21 KiB per connection, for a partly read request and responses that the client has not fetched.
+#   - stacks and log buffers of the threads.
+#   - the process itself, and a page of 1 MiB for each of the 39 slab classes, even if -m is full.
 # Peaks measured with 1.6.18 and 1.6.38 (the larger of the two), with the smallest items, then one item of each size,
 # then every connection busy as above:
 #     -m  64 -c 1024 -t 4: 140 MiB      -m 600 -c 1024 -t 4: 746 MiB

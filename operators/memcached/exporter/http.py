@@ -1,6 +1,6 @@
-"""Answers GET over HTTP/1.1, one request a connection, on plain asyncio.
+"""Minimal HTTP/1.1 server for GET and HEAD on plain asyncio, with one request per connection.
 
-For the exporter alone, which is paid for in every pod: aiohttp would double its memory.
+Only the exporter uses it: the exporter runs in every pod, and aiohttp would double its memory.
 """
 
 from __future__ import annotations
@@ -12,41 +12,42 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 MAX_CLIENTS = 32
-"""Clients that are answered at once; a further one is turned away."""
+"""Maximum number of concurrent clients; further connections are closed."""
 
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""Seconds for a client to say what it wants, and again for it to take the answer."""
+"""Time limit for a client to send its request, and again to receive the response."""
 
 SHUTDOWN_GRACE_SECONDS = 3.0
-"""Seconds for answers under way at the end."""
+"""Time for requests in progress to complete at shutdown."""
 
 MAX_REQUEST_BYTES = 16384
 
 
 class Page(NamedTuple):
-    """An answer."""
+    """Body and content type of a response."""
 
     text: str
     content_type: str = "text/plain; charset=utf-8"
 
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
-"""What is answered, by path."""
+"""Handlers by path."""
 
 
 @asynccontextmanager
 async def serving(host: str | None, port: int, pages: Pages) -> AsyncIterator[tuple[str, int]]:
-    """Answer, until the context is left; who is being answered then still gets the answer.
+    """Serve until the context exits; requests in progress still complete.
 
     Args:
-        host: an address; None for every one.
-        port: 0 for any that is free.
+        host: address to listen on; None for all.
+        port: port to listen on; 0 for any free port.
+        pages: handlers by path.
 
     Yields:
-        Address and port that it listens on.
+        Address and port of the server.
 
     Raises:
-        OSError: they cannot be listened on.
+        OSError: the address or port is not available.
     """
     active: set[asyncio.Task[None]] = set()
 
@@ -70,7 +71,9 @@ async def serving(host: str | None, port: int, pages: Pages) -> AsyncIterator[tu
 
 
 async def _serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
-    with suppress(OSError, asyncio.IncompleteReadError):  # the client went away, or is too slow; TimeoutError is one
+    with suppress(
+        OSError, asyncio.IncompleteReadError
+    ):  # the client disconnected or is too slow; TimeoutError is an OSError
         try:
             writer.write(await _response_to(reader, pages))
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
@@ -78,7 +81,7 @@ async def _serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
                 writer.close()
                 await writer.wait_closed()
         finally:
-            writer.transport.abort()  # no more than a look if all went well
+            writer.transport.abort()  # no effect if the connection is closed already
 
 
 async def _response_to(reader: asyncio.StreamReader, pages: Pages) -> bytes:
