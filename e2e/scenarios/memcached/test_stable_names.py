@@ -25,7 +25,7 @@ def client_of(servers: list[str], hasher: Callable[[], Any], names: Names) -> Ha
     return HashClient(servers, hasher=hasher, socket_module=names, connect_timeout=5, timeout=5)
 
 
-def test_a_fourth_server_takes_few_keys_from_three_and_the_rest_is_found_where_it_was(kubectl: Kubectl) -> None:
+def test_fourth_server_moves_few_keys_and_the_others_are_still_found(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=3)
     cache.await_ready(3)
     three, names = cache.servers, Names(kubectl)
@@ -53,7 +53,7 @@ def test_a_fourth_server_takes_few_keys_from_three_and_the_rest_is_found_where_i
         assert {key: value.decode() for key, value in found.items()} == kept
 
 
-def test_a_replaced_pod_keeps_its_name_and_its_place_in_the_list(kubectl: Kubectl) -> None:
+def test_replaced_pod_keeps_its_name_and_position_in_the_list(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=2)
     cache.await_ready(2)
     servers = cache.servers
@@ -69,7 +69,7 @@ def test_a_replaced_pod_keeps_its_name_and_its_place_in_the_list(kubectl: Kubect
     assert cache.serves() == 2
 
 
-def test_a_change_from_a_deployment_to_a_statefulset_and_back_ends_with_one_of_them(kubectl: Kubectl) -> None:
+def test_workload_change_and_back_leaves_a_single_workload(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=2)
     cache.await_ready(2)
     for workload, other in (("StatefulSet", "deployments"), ("Deployment", "statefulsets")):

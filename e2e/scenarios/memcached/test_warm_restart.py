@@ -38,7 +38,7 @@ def stored_items(cache: Memcached) -> dict[str, bytes]:
     return found
 
 
-def test_items_outlive_a_restart_of_the_container(kubectl: Kubectl) -> None:
+def test_items_survive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     pod = pod_of(kubectl)
     # The same image by its longer name: kubelet stops the container as it always does, and starts it in the same pod.
@@ -50,7 +50,7 @@ def test_items_outlive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     assert uids(kubectl) == {pod["metadata"]["uid"]}
 
 
-def test_a_server_that_was_killed_starts_empty_and_serves(kubectl: Kubectl) -> None:
+def test_killed_server_starts_empty_and_serves(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     runtime.signal(pod_of(kubectl), "memcached", "SIGKILL")
     until("the container is restarted", lambda: restarts(kubectl) == 1)
@@ -59,7 +59,7 @@ def test_a_server_that_was_killed_starts_empty_and_serves(kubectl: Kubectl) -> N
     assert cache.serves() == 1
 
 
-def test_another_pod_starts_empty(kubectl: Kubectl) -> None:
+def test_new_pod_starts_empty(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     before = uids(kubectl)
     kubectl("delete", "pods", "--all")

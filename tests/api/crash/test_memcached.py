@@ -34,7 +34,7 @@ learn = cache(LiveCourse.learn)
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-def test_it_ends_as_if_nothing_had_happened(
+def test_disturbed_scenario_ends_like_an_undisturbed_one(
     plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(learn(plane, scenario).sweep(disturbance))

@@ -9,7 +9,7 @@ from tests.api.support.world import MEMCACHED, World
 from tests.unit.memcached.fake_servers import certificate, der, secret, tls_secret
 
 
-def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
+def test_resource_creates_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
     resource = world.create(size=3)
     world.eventually(world.is_ready)
     labels = {
@@ -40,9 +40,7 @@ def test_a_resource_becomes_a_deployment_and_a_headless_service(world: World, op
     assert status["servers"] == sorted(f"{address}:11211" for address in pods.values())
 
 
-def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
-    world: World, operator: Operator
-) -> None:
+def test_all_features_create_their_objects_without_further_writes(world: World, operator: Operator) -> None:
     world.person.create(SECRET, secret("users", users="app:secret\n") | {"metadata": world.metadata("users")})
     world.person.create(SECRET, tls_secret(certificate()) | {"metadata": world.metadata("cache-tls")})
     world.create(
@@ -70,7 +68,7 @@ def test_all_that_can_be_asked_for_becomes_objects_and_nothing_more_is_written(
     assert operator.wire.writes == []
 
 
-def test_the_status_says_unknown_before_it_says_anything_else(world: World, operator: Operator) -> None:
+def test_first_status_reports_ready_as_unknown(world: World, operator: Operator) -> None:
     workloads, world.workloads = world.workloads, None
     world.create(size=2)
     first = world.eventually(world.condition)
@@ -94,7 +92,7 @@ def test_the_status_says_unknown_before_it_says_anything_else(world: World, oper
     }
 
 
-def test_events_tell_the_story(world: World, operator: Operator) -> None:
+def test_events_report_creation_scaling_and_update(world: World, operator: Operator) -> None:
     world.create(size=1)
     world.eventually(world.is_ready)
     world.change(size=3)
@@ -108,7 +106,7 @@ def test_events_tell_the_story(world: World, operator: Operator) -> None:
     assert {event["source"]["component"] for event in events} == {"memcached-operator"}
 
 
-def test_what_is_told_again_is_counted_even_across_a_restart(world: World, operator: Operator) -> None:
+def test_repeated_event_is_counted_even_across_a_restart(world: World, operator: Operator) -> None:
     world.create()
     world.eventually(world.is_ready)
 
@@ -122,7 +120,7 @@ def test_what_is_told_again_is_counted_even_across_a_restart(world: World, opera
     assert_event_count(3)
 
 
-def test_scaling_to_nothing_and_back(world: World, operator: Operator) -> None:
+def test_scaling_to_zero_and_back(world: World, operator: Operator) -> None:
     world.create(size=2)
     world.eventually(world.is_ready)
     world.change(size=0)
@@ -133,7 +131,7 @@ def test_scaling_to_nothing_and_back(world: World, operator: Operator) -> None:
     world.eventually(lambda: world.is_ready() and len(world.get(MEMCACHED)["status"]["servers"]) == 2)
 
 
-def test_a_change_and_its_reversal_leave_what_was_before(world: World, operator: Operator) -> None:
+def test_change_and_its_reversal_restore_the_objects(world: World, operator: Operator) -> None:
     world.create(size=2, memoryMB=128)
     world.eventually(world.is_ready)
     before = world.snapshot()

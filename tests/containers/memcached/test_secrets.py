@@ -35,7 +35,7 @@ def accepted(text: str) -> bool:
     return parse_secrets(resource(auth={"secretName": "users"}), {"users": secret("users", users=text)}).problem is None
 
 
-def test_these_are_accepted_and_the_others_refused() -> None:
+def test_only_files_that_memcached_reads_correctly_are_accepted() -> None:
     assert [name for name, text in TEXTS.items() if accepted(text)] == [
         "one",
         "colons",
@@ -47,7 +47,7 @@ def test_these_are_accepted_and_the_others_refused() -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS.values() if accepted(text)], ids=lambda text: text[:12])
-async def test_every_user_of_an_accepted_file_is_let_in(
+async def test_every_user_of_an_accepted_file_can_log_in(
     servers: Servers, version: str, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "users").write_text(text)

@@ -24,7 +24,7 @@ def signer(name: str) -> certs.Pair:
 
 
 @cache
-def certificate(name: str = "cache", *, by: str = "ours", client: bool = True, ended: bool = False) -> certs.Pair:
+def certificate(name: str = "cache", *, by: str = "ca", client: bool = True, ended: bool = False) -> certs.Pair:
     ends = BEGINS + timedelta(hours=1) if ended else ENDS
     return ca.issue(signer(by), name, begins=BEGINS, ends=ends, hosts=["cache"], client=client)
 
@@ -44,7 +44,7 @@ def secret(name: str, **data: str) -> Obj:
     }
 
 
-def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ours") -> Obj:
+def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ca") -> Obj:
     return secret(name, tls_crt=pair.certificate, tls_key=pair.key, ca_crt=signer(by).certificate)
 
 

@@ -70,14 +70,14 @@ async def run(transport: Any, *, within: float = 2.0) -> str:
     return await CHECK.run(Kube(transport, manager="check"), "default", NAME, within=within, pause=0.01)
 
 
-async def test_each_server_is_used_and_nothing_is_left(server: ApiServer) -> None:
+async def test_every_server_is_checked_and_the_resource_is_deleted(server: ApiServer) -> None:
     with serving() as one, serving() as other:
         async with operator(server, one, other):
             assert await run(server) == SUCCESS.format(2)
     assert remaining(server) == []
 
 
-async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -> None:
+async def test_server_that_loses_items_is_named(server: ApiServer) -> None:
     with serving() as good, serving(Forgetting) as bad:
         async with operator(server, good, bad):
             with pytest.raises(Failed, match=f"{bad} was to answer .*STORED.*VALUE.*, and answered"):
@@ -85,7 +85,7 @@ async def test_a_server_that_forgets_is_told_by_its_address(server: ApiServer) -
     assert remaining(server) == []
 
 
-async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_server_is_named(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "TIMEOUT_SECONDS", 0.05)
 
     with serving(Silent) as address:
@@ -98,20 +98,20 @@ async def test_a_server_that_does_not_answer_is_told(server: ApiServer, monkeypa
     assert remaining(server) == []
 
 
-async def test_one_that_does_not_become_ready_is_told_with_its_own_words(server: ApiServer) -> None:
+async def test_resource_that_does_not_become_ready_is_reported_with_its_message(server: ApiServer) -> None:
     async with operator(server, message="No further pod can be created: quota"):
         with pytest.raises(Failed, match="is not Ready: No further pod can be created: quota"):
             await run(server, within=0.05)
     assert remaining(server) == []
 
 
-async def test_a_cluster_without_an_operator_is_told(server: ApiServer) -> None:
+async def test_cluster_without_an_operator_is_reported(server: ApiServer) -> None:
     with pytest.raises(Failed, match="No operator has said anything of it"):
         await run(server, within=0.05)
     assert remaining(server) == []
 
 
-async def test_what_a_killed_check_left_is_replaced(server: ApiServer) -> None:
+async def test_resource_of_a_killed_check_is_replaced(server: ApiServer) -> None:
     server.actor("check").create(KIND, memcached(labels=LABEL))
     with serving() as address:
         async with operator(server, address):
@@ -119,14 +119,14 @@ async def test_what_a_killed_check_left_is_replaced(server: ApiServer) -> None:
     assert remaining(server) == []
 
 
-async def test_somebodys_own_of_that_name_is_left_alone(server: ApiServer) -> None:
+async def test_foreign_resource_of_the_same_name_is_not_changed(server: ApiServer) -> None:
     server.actor("person").create(KIND, memcached())
     with pytest.raises(Failed, match="exists and is no check's"):
         await run(server)
     assert remaining(server) == [NAME]
 
 
-async def test_a_check_that_is_told_to_end_takes_its_resource_along(server: ApiServer) -> None:
+async def test_cancelled_check_deletes_its_resource(server: ApiServer) -> None:
     task = asyncio.create_task(run(server))
     await asyncio.sleep(0.1)
     assert remaining(server) == [NAME]
@@ -136,7 +136,7 @@ async def test_a_check_that_is_told_to_end_takes_its_resource_along(server: ApiS
     assert remaining(server) == []
 
 
-async def test_a_webhook_that_does_not_answer_yet_is_asked_again(server: ApiServer) -> None:
+async def test_creation_is_retried_while_a_webhook_is_unavailable(server: ApiServer) -> None:
     class Starting:
         """Answers the first creation as an API server does whose webhook does not answer."""
 

@@ -17,14 +17,14 @@ from tests.unit.memcached.world import EMPTY, observed_pods, plan, pod, resource
 THREE = tuple(pod(number) for number in (1, 2, 3))
 
 
-def test_a_new_resource_gets_its_objects() -> None:
+def test_new_resource_gets_its_objects() -> None:
     result = plan(resource(), EMPTY)
     assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
     assert (result.verdict.reason, result.verdict.message) == ("Creating", "0 of 3 servers are ready.")
     assert result.status["phase"] == "Creating"
 
 
-def test_a_resource_as_wanted_is_ready_and_lists_its_servers() -> None:
+def test_complete_resource_is_ready_and_lists_its_servers() -> None:
     result = plan(resource(phase="Creating"), observed_pods(*THREE))
     assert result.verdict.done
     assert result.verdict.message == "3 of 3 servers are ready."
@@ -34,7 +34,7 @@ def test_a_resource_as_wanted_is_ready_and_lists_its_servers() -> None:
     assert result.requeue is None
 
 
-def test_only_servers_that_clients_may_use_are_listed() -> None:
+def test_only_ready_servers_are_listed() -> None:
     observed = observed_pods(pod(1), pod(2, ready=False), pod(3, leaving=True))
     status = plan(resource(phase="Running", observed=1), observed).status
     assert status["servers"] == ["10.0.0.1:11211"]
@@ -42,12 +42,12 @@ def test_only_servers_that_clients_may_use_are_listed() -> None:
     assert (status["replicas"], status["readyReplicas"]) == (2, 1)
 
 
-def test_an_ipv6_server_is_written_as_clients_read_it() -> None:
+def test_ipv6_address_is_listed_in_brackets() -> None:
     observed = observed_pods(replace(pod(1), address="fd00::1"))
     assert plan(resource(size=1), observed).status["servers"] == ["[fd00::1]:11211"]
 
 
-def test_none_wanted_and_none_there_is_ready() -> None:
+def test_resource_scaled_to_zero_is_ready() -> None:
     result = plan(resource(size=0, phase="Scaling"), observed_pods(replicas=0))
     assert result.verdict.done
     assert result.verdict.message == "No server is wanted, and none runs."
@@ -78,7 +78,7 @@ def test_none_wanted_and_none_there_is_ready() -> None:
         ),
     ],
 )
-def test_what_is_under_way_has_a_name_until_it_is_over(
+def test_operation_keeps_its_reason_until_it_completes(
     before: str, observed: Observed, reason: str, message: str
 ) -> None:
     result = plan(resource(phase=before, observed=1), observed)
@@ -88,22 +88,22 @@ def test_what_is_under_way_has_a_name_until_it_is_over(
     assert result.verdict.warning is (reason == "Degraded")
 
 
-def test_a_changed_size_is_scaling_not_a_loss() -> None:
+def test_changed_size_is_scaling_and_not_degraded() -> None:
     result = plan(resource(phase="Running", generation=2, observed=1, size=5), observed_pods(*THREE))
     assert result.verdict.reason == "Scaling"
 
 
-def test_a_changed_spec_is_not_reality_before_kubernetes_took_it_up() -> None:
+def test_changed_spec_is_not_ready_before_the_workload_observes_it() -> None:
     changed = resource(phase="Running", generation=2, observed=1)
     assert plan(changed, observed_pods(*THREE, up_to_date=False)).verdict.reason == "Updating"
 
 
-def test_an_annotation_of_anothers_on_the_deployment_is_no_loss() -> None:
+def test_foreign_annotation_on_the_deployment_keeps_the_resource_ready() -> None:
     """It raises the Deployment's generation; what ran before still runs."""
     assert plan(resource(phase="Running", observed=1), observed_pods(*THREE, up_to_date=False)).verdict.done
 
 
-def test_a_server_that_cannot_start_is_named_with_kubernetes_own_words() -> None:
+def test_failing_server_is_reported_with_the_message_of_kubernetes() -> None:
     observed = observed_pods(pod(1), pod(2), pod(3, ready=False, trouble="ImagePullBackOff: no such image"))
     verdict = plan(resource(phase="Creating"), observed).verdict
     assert verdict.reason == "ServerFailing"
@@ -111,20 +111,20 @@ def test_a_server_that_cannot_start_is_named_with_kubernetes_own_words() -> None
     assert verdict.warning
 
 
-def test_pods_refused_by_a_quota_are_told() -> None:
+def test_pods_rejected_by_a_quota_are_reported() -> None:
     verdict = plan(resource(phase="Creating"), observed_pods(replica_failure="exceeded quota: few")).verdict
     assert verdict.reason == "PodsRefused"
     assert "exceeded quota: few" in verdict.message
 
 
-def test_paused_reports_and_touches_nothing() -> None:
+def test_paused_resource_is_reported_and_not_changed() -> None:
     whole = plan(resource(paused=True, phase="Running"), observed_pods(*THREE))
     assert whole.actions == ()
     assert (whole.verdict.reason, whole.verdict.ready, whole.status["phase"]) == ("Paused", True, "Paused")
     assert plan(resource(paused=True), observed_pods(pod(1))).verdict.ready is False
 
 
-def test_a_contradiction_that_came_past_admission_changes_nothing() -> None:
+def test_invalid_spec_that_bypassed_admission_changes_nothing() -> None:
     result = plan(resource(memoryMB=8, maxItemSizeMB=8, phase="Running"), observed_pods(*THREE))
     assert result.actions == ()
     assert result.verdict.progress is Progress.BLOCKED
@@ -144,7 +144,7 @@ PHASES = st.sampled_from(["", "Creating", "Running", "Scaling", "Updating", "Deg
 
 
 @given(PODS, PHASES, st.integers(0, 5), st.integers(0, 6), st.booleans(), st.booleans())
-def test_ready_is_never_said_of_a_world_that_is_not_as_wanted(
+def test_ready_is_reported_only_when_the_observed_state_matches_the_spec(
     pods: list[Pod], phase: str, size: int, updated: int, taken_up: bool, paused: bool
 ) -> None:
     observed = observed_pods(*pods, updated=updated, up_to_date=taken_up)

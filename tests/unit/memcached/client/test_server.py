@@ -59,20 +59,20 @@ async def test_statistics_are_read_by_name() -> None:
         assert to.connections == 1
 
 
-async def test_an_answer_may_come_in_pieces() -> None:
+async def test_response_is_read_in_pieces() -> None:
     pieces: list[bytes] = [STATS[at : at + 7] for at in range(0, len(STATS), 7)]
     async with fake({"stats": pieces}) as to, connection(to) as server:
         assert len(await server.stats()) == 4
         assert await server.version() == "1.6.38"
 
 
-async def test_a_huge_answer_is_read_whole() -> None:
+async def test_large_response_is_read_completely() -> None:
     lines = b"".join(b"STAT items:%d:number %d\r\n" % (number, number) for number in range(50_000))
     async with fake({"stats items": lines + b"END\r\n"}) as to, connection(to) as server:
         assert len(await server.stats("items")) == 50_000
 
 
-async def test_an_answer_without_end_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_response_is_not_read_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MAX_LINES", 100)
     async with fake({"stats": b"STAT a 1\r\n" * 101}) as to, connection(to) as server:
         with pytest.raises(UnexpectedAnswer, match="without end"):
@@ -94,7 +94,7 @@ async def test_an_answer_without_end_is_not_read_for_ever(monkeypatch: pytest.Mo
     ],
     ids=["server error", "word", "bytes", "long", "endless", "limit", "closed", "half", "silent"],
 )
-async def test_an_odd_answer_is_told_and_ends_the_connection(
+async def test_unexpected_response_is_reported_and_closes_the_connection(
     answer: Answer, error: type[MemcachedError], message: str
 ) -> None:
     async with fake({"stats": answer}) as to, connection(to, timeout=0.2) as server:
@@ -106,7 +106,7 @@ async def test_an_odd_answer_is_told_and_ends_the_connection(
             await server.version()
 
 
-async def test_who_stops_waiting_ends_the_connection() -> None:
+async def test_cancelled_request_closes_the_connection() -> None:
     async with fake({"stats": NO_REPLY}) as to, connection(to) as server:
         pending = asyncio.create_task(server.stats())
         await asyncio.sleep(0.05)
@@ -117,14 +117,14 @@ async def test_who_stops_waiting_ends_the_connection() -> None:
             await server.version()
 
 
-async def test_the_user_is_told_to_a_server_that_asks() -> None:
+async def test_credentials_are_sent_to_a_server_that_requires_them() -> None:
     async with fake(REQUIRES_AUTH) as to:
         server = await database.connect("127.0.0.1", to.port, auth=("alice", "open"))
         await server.aclose()
         assert to.received == ["version", "set auth 0 0 10", "alice open"]
 
 
-async def test_the_password_is_not_stored_in_a_server_that_does_not_ask() -> None:
+async def test_credentials_are_not_sent_to_a_server_without_authentication() -> None:
     async with fake() as to:
         server = await database.connect("127.0.0.1", to.port, auth=("alice", "open"))
         await server.aclose()
@@ -141,7 +141,7 @@ async def test_the_password_is_not_stored_in_a_server_that_does_not_ask() -> Non
         (("", "open"), "is empty"),
     ],
 )
-async def test_a_refused_user_is_told_without_naming_them(auth: tuple[str, str] | None, message: str) -> None:
+async def test_authentication_error_contains_no_credentials(auth: tuple[str, str] | None, message: str) -> None:
     async with fake(REQUIRES_AUTH) as to:
         with pytest.raises(AuthenticationFailed, match=message) as error_info:
             await database.connect("127.0.0.1", to.port, auth=auth)
@@ -149,14 +149,14 @@ async def test_a_refused_user_is_told_without_naming_them(auth: tuple[str, str] 
         assert to.received[1:] in ([], ["set auth 0 0 10", "alice nope"])
 
 
-async def test_a_server_that_repeats_the_password_does_not_bring_it_into_an_error() -> None:
+async def test_password_in_a_response_does_not_appear_in_an_error() -> None:
     async with fake({**REQUIRES_AUTH, "alice open": b"EH? alice open\r\n"}) as to:
         with pytest.raises(UnexpectedAnswer) as error_info:
             await database.connect("127.0.0.1", to.port, auth=("alice", "open"))
         assert "alice" not in str(error_info.value)
 
 
-async def test_a_server_that_cannot_use_its_certificate_says_why_and_may_be_told_again() -> None:
+async def test_failed_certificate_reload_is_reported_and_can_be_retried() -> None:
     why = b"Error loading the key: /tls/tls.key : key values mismatch\r\n"
     async with fake({"refresh_certs": why}) as to, connection(to) as server:
         with pytest.raises(CertificatesRefused, match="key values mismatch"):
@@ -169,19 +169,19 @@ async def test_a_server_that_cannot_use_its_certificate_says_why_and_may_be_told
         assert to.connections == 1
 
 
-async def test_nothing_listening_is_told() -> None:
+async def test_refused_connection_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         with pytest.raises(Unreachable, match="refuses connections: nothing listens there"):
             await database.connect("127.0.0.1", taken.getsockname()[1])
 
 
-async def test_an_unknown_host_is_told() -> None:
+async def test_unknown_host_is_reported() -> None:
     with pytest.raises(Unreachable, match=r"no-such-host\.invalid:11211: no such host"):
         await database.connect("no-such-host.invalid", 11211)
 
 
-async def test_another_program_is_not_taken_for_memcached() -> None:
+async def test_other_program_is_not_mistaken_for_memcached() -> None:
     async with fake({"version": b"-ERR unknown command 'version'\r\n"}) as to:
         with pytest.raises(UnexpectedAnswer, match=r"answers 'version' with .*is it memcached\?"):
             await database.connect("127.0.0.1", to.port)
@@ -210,7 +210,7 @@ def certificates(tmp_path: Path) -> Certificates:
     return Certificates(tmp_path)
 
 
-async def test_tls_shows_the_servers_certificate(certificates: Certificates) -> None:
+async def test_tls_connection_has_the_certificate_of_the_server(certificates: Certificates) -> None:
     async with fake(tls=certificates.serving(client_certificate_required=True)) as to:
         trust = certificates.authority.trust(certificates.client)
         server = await database.connect("127.0.0.1", to.port, tls=trust, server_name="memcached.test")
@@ -240,7 +240,7 @@ def rejecting_server(serving: ssl.SSLContext) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_why_tls_failed_is_told(certificates: Certificates, version: ssl.TLSVersion) -> None:
+async def test_tls_error_states_the_cause(certificates: Certificates, version: ssl.TLSVersion) -> None:
     async def tls_error(
         trust: ssl.SSLContext, name: str = "127.0.0.1", *, client_certificate_required: bool = False
     ) -> str:
@@ -263,24 +263,24 @@ async def test_why_tls_failed_is_told(certificates: Certificates, version: ssl.T
     assert ("it requires" if version == ssl.TLSVersion.TLSv1_3 else "it wants") + " a client certificate" in why
 
 
-async def test_a_client_without_the_certificate_that_is_wanted_is_told_so(certificates: Certificates) -> None:
+async def test_missing_client_certificate_is_reported(certificates: Certificates) -> None:
     async with fake(tls=certificates.serving(client_certificate_required=True)) as to:
         with pytest.raises(TLSFailed, match="certificate"):
             await database.connect("127.0.0.1", to.port, tls=certificates.authority.trust())
 
 
-async def test_tls_to_a_server_without_is_told(certificates: Certificates) -> None:
+async def test_tls_to_a_server_without_tls_is_reported(certificates: Certificates) -> None:
     async with fake() as to:
         with pytest.raises((TLSFailed, TimedOut), match="TLS"):
             await database.connect("127.0.0.1", to.port, tls=certificates.authority.trust(), timeout=0.3)
 
 
-async def test_no_tls_to_a_server_with_is_told(certificates: Certificates) -> None:
+async def test_plain_connection_to_a_server_with_tls_is_reported(certificates: Certificates) -> None:
     async with fake(tls=certificates.serving()) as to:
         with pytest.raises(MemcachedError, match="TLS"):
             await database.connect("127.0.0.1", to.port, timeout=0.3)
 
 
-async def test_an_ipv6_address_is_written_as_people_read_it() -> None:
+async def test_ipv6_address_is_written_in_brackets() -> None:
     with pytest.raises(Unreachable, match=r"^\[::1\]:1 "):
         await database.connect("::1", 1)

@@ -43,7 +43,7 @@ def exporter_of(to: Fake, *flags: str) -> Exporter:
     return Exporter(partial(connect, parse_options([f"--address=127.0.0.1:{to.port}", "--timeout=0.3", *flags])))
 
 
-async def test_a_scrape_tells_what_memcached_counts() -> None:
+async def test_scrape_returns_the_statistics_of_memcached() -> None:
     async with fake(recorded()) as to:
         found = samples(await exporter_of(to).scrape())
     expected = {
@@ -84,13 +84,13 @@ def test_names_types_and_labels_are_those_of_memcached_exporter() -> None:
     assert {name: implemented.get(name) for name in reference} == reference
 
 
-def test_each_statistic_is_one_sample_and_each_name_one_metric() -> None:
+def test_statistics_and_metrics_are_unique() -> None:
     names = [metric.name for metric in (*metrics.SERVER, *metrics.SETTINGS, *metrics.SLAB)]
     assert len(names) == len(set(names))
     assert all(len(labels) == len(metric.labels) for metric in metrics.SERVER for labels in metric.stats.values())
 
 
-def test_a_value_that_is_no_number_is_left_out_and_a_label_is_escaped() -> None:
+def test_non_numeric_values_are_omitted_and_labels_are_escaped() -> None:
     server = {"version": 'a"b\\c\nd', "uptime": "(null)", "curr_items": "7", "cmd_set": "many"}
     found = samples(metrics.exposition(server, {"lru_crawler": "no", "maxconns": "on"}, {}, {}))
     assert found == {
@@ -101,7 +101,7 @@ def test_a_value_that_is_no_number_is_left_out_and_a_label_is_escaped() -> None:
     }
 
 
-async def test_nothing_is_left_of_a_server_that_is_down() -> None:
+async def test_server_that_is_down_has_no_metrics() -> None:
     async with fake(recorded()) as to:
         exporting = exporter_of(to)
         assert len(of_memcached(samples(await exporting.scrape()))) > 120
@@ -112,14 +112,14 @@ async def test_nothing_is_left_of_a_server_that_is_down() -> None:
     assert not of_memcached(found)
 
 
-async def test_half_an_answer_is_none() -> None:
+async def test_incomplete_response_gives_no_metrics() -> None:
     async with fake({**recorded(), "stats items": b"SERVER_ERROR out of memory\r\n"}) as to:
         found = samples(await exporter_of(to).scrape())
         assert found["memcached_up"] == 0
         assert not of_memcached(found)
 
 
-async def test_one_connection_is_kept_and_made_anew_when_the_server_restarts() -> None:
+async def test_connection_is_kept_until_the_server_restarts() -> None:
     async with fake(recorded()) as to:
         exporting = exporter_of(to)
         for _ in range(3):
@@ -134,7 +134,7 @@ async def test_one_connection_is_kept_and_made_anew_when_the_server_restarts() -
         await exporting.aclose()
 
 
-async def test_scrapes_at_once_do_not_mix_their_answers() -> None:
+async def test_concurrent_scrapes_do_not_mix_their_responses() -> None:
     async with fake(recorded()) as to:
         exporting = exporter_of(to)
         found = await asyncio.gather(*(exporting.scrape() for _ in range(8)))
@@ -143,7 +143,7 @@ async def test_scrapes_at_once_do_not_mix_their_answers() -> None:
         await exporting.aclose()
 
 
-async def test_a_silent_server_is_waited_for_once() -> None:
+async def test_unresponsive_server_causes_a_single_timeout() -> None:
     async with fake(recorded()) as to:
         exporting = exporter_of(to)
         await exporting.scrape()
@@ -156,7 +156,7 @@ async def test_a_silent_server_is_waited_for_once() -> None:
         await exporting.aclose()
 
 
-async def test_turns_are_logged_and_scrapes_are_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_state_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with fake(recorded()) as to:
         exporting = exporter_of(to)
@@ -201,9 +201,7 @@ def failure_reason(text: str) -> str:
         (None, "FilesUnusable"),
     ],
 )
-async def test_the_first_user_of_the_servers_own_file_is_taken(
-    tmp_path: Path, text: str | None, expected_reason: str
-) -> None:
+async def test_first_user_of_the_users_file_is_used(tmp_path: Path, text: str | None, expected_reason: str) -> None:
     users = tmp_path / "users"
     if text is not None:
         users.write_text(text)
@@ -213,7 +211,7 @@ async def test_the_first_user_of_the_servers_own_file_is_taken(
         await exporting.aclose()
 
 
-async def test_a_password_changes_under_a_running_exporter(tmp_path: Path) -> None:
+async def test_exporter_follows_a_changed_password(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("alice:one\n")
     async with fake(requiring("one")) as to:
@@ -228,7 +226,7 @@ async def test_a_password_changes_under_a_running_exporter(tmp_path: Path) -> No
         await exporting.aclose()
 
 
-async def test_certificates_change_under_a_running_exporter(tmp_path: Path) -> None:
+async def test_exporter_follows_changed_certificates(tmp_path: Path) -> None:
     for directory in ("old", "new"):
         (tmp_path / directory).mkdir()
     current = tmp_path / "current"
@@ -253,7 +251,7 @@ async def test_certificates_change_under_a_running_exporter(tmp_path: Path) -> N
             await exporting.aclose()
 
 
-async def test_a_certificate_with_the_key_of_another_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_mismatch_of_certificate_and_key_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority(tmp_path)
     (certificate, _), (_, key) = authority.issue("one"), authority.issue("two")
     async with fake() as to:
@@ -262,7 +260,7 @@ async def test_a_certificate_with_the_key_of_another_is_told(tmp_path: Path, cap
         assert "belong together: KEY_VALUES_MISMATCH" in caplog.text
 
 
-async def test_on_loopback_any_certificate_will_do_unless_an_authority_is_named(tmp_path: Path) -> None:
+async def test_loopback_accepts_any_certificate_unless_a_ca_is_set(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     serving_with = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving_with.load_cert_chain(*authority.issue("server", "memcached.test"))
@@ -291,7 +289,7 @@ async def test_on_loopback_any_certificate_will_do_unless_an_authority_is_named(
         (["--auth=a"], "unrecognized arguments"),
     ],
 )
-def test_a_wrong_flag_is_refused_with_what_it_takes(
+def test_invalid_flag_is_rejected_with_advice(
     flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -300,7 +298,7 @@ def test_a_wrong_flag_is_refused_with_what_it_takes(
     assert message in capsys.readouterr().err
 
 
-def test_flags_as_a_pod_gives_them() -> None:
+def test_flags_of_the_pod_are_parsed() -> None:
     options = parse_options(["--address=[::1]:11212", "--listen=:9151", "--auth-file=/auth/users", "--tls"])
     assert (options.address, options.listen) == (("::1", 11212), (None, 9151))
     assert (options.auth_file, options.tls, options.timeout) == ("/auth/users", True, 2.0)
@@ -309,7 +307,7 @@ def test_flags_as_a_pod_gives_them() -> None:
 # The process, as it runs in a pod.
 
 
-async def test_an_exporter_waits_for_its_server_and_ends_when_told() -> None:
+async def test_exporter_waits_for_its_server_and_stops_on_sigterm() -> None:
     async with fake(recorded()) as to:
         port = to.port
     with running(f"--address=127.0.0.1:{port}") as exporting:
@@ -327,7 +325,7 @@ async def test_an_exporter_waits_for_its_server_and_ends_when_told() -> None:
             assert await asyncio.to_thread(exporting.process.wait, 5) == 0
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         flag = f"--listen=127.0.0.1:{taken.getsockname()[1]}"
         ended = subprocess.run(
@@ -339,7 +337,7 @@ def test_a_port_in_use_is_told() -> None:
     assert message.endswith("Give another --listen.")
 
 
-def test_a_sidecar_carries_nothing_of_an_operator() -> None:
+def test_sidecar_imports_no_operator_dependencies() -> None:
     heavy = ("kopf", "kubernetes", "aiohttp", "pydantic", "prometheus_client", "yaml", "cryptography", "opentelemetry")
     program = (
         f"import sys, operators.memcached.exporter.program; print([name for name in {heavy} if name in sys.modules])"

@@ -37,7 +37,7 @@ CASES = sorted(path.name for path in GOLDEN.iterdir())
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_objects_are_as_written(case: str) -> None:
+def test_objects_match_the_golden_file(case: str) -> None:
     given = yaml.safe_load((GOLDEN / case / "memcached.yaml").read_text())
     given["metadata"] |= {"namespace": "default", "uid": "11111111-1111-1111-1111-111111111111", "generation": 1}
     resource = Memcached.parse(given)
@@ -51,6 +51,6 @@ def test_the_objects_are_as_written(case: str) -> None:
     assert made == list(yaml.safe_load_all(file.read_text()))
 
 
-def test_a_resource_that_asks_for_no_more_owns_a_service_and_a_deployment_alone() -> None:
+def test_minimal_resource_owns_only_a_service_and_a_deployment() -> None:
     objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
     assert [obj["kind"] for obj in objects] == ["Service", "Deployment"]

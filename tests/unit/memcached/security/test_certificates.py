@@ -43,14 +43,14 @@ def refreshed_pods(made: Any) -> list[str]:
     return [name for action in made.actions if isinstance(action, Call) for name, _ in action.addresses]  # type: ignore[attr-defined]
 
 
-def test_servers_that_all_show_the_certificate_are_done_with_it() -> None:
+def test_refresh_is_complete_when_all_servers_serve_the_certificate() -> None:
     made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate(FINGERPRINT))
     assert made.verdict.done
     assert refreshed_pods(made) == []
     assert made.status["certificate"] == FINGERPRINT
 
 
-def test_a_server_that_shows_another_is_told_and_stays_ready() -> None:
+def test_server_with_an_old_certificate_is_refreshed_and_stays_ready() -> None:
     made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate("old", age=3600))
     assert refreshed_pods(made) == ["cache-1"]
     assert (made.verdict.reason, made.verdict.ready) == ("RefreshingCertificates", True)
@@ -62,13 +62,13 @@ def test_a_server_that_shows_another_is_told_and_stays_ready() -> None:
     assert "PRIVATE" not in str(made.actions)
 
 
-def test_a_server_that_was_just_told_is_left_until_the_kubelet_had_time() -> None:
+def test_refreshed_server_is_not_refreshed_again_within_the_interval() -> None:
     made = plan_for(ServedCertificate("old", age=REFRESH_INTERVAL_SECONDS - 1))
     assert refreshed_pods(made) == []
     assert made.requeue == REFRESH_INTERVAL_SECONDS
 
 
-def test_a_server_that_cannot_be_asked_is_named_and_worries() -> None:
+def test_server_that_cannot_be_inspected_is_a_warning() -> None:
     made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate(error="10.0.0.1:11211 cannot be reached"))
     assert refreshed_pods(made) == []
     assert made.verdict.warning
@@ -76,7 +76,7 @@ def test_a_server_that_cannot_be_asked_is_named_and_worries() -> None:
     assert made.status["certificate"] == "former"
 
 
-def test_a_certificate_is_not_taken_for_known_while_a_server_is_missing() -> None:
+def test_certificate_is_not_recorded_while_a_server_is_not_ready() -> None:
     """It comes back with whatever the kubelet had then; so it must be asked."""
     observed = Observed(
         workload_of("Deployment", pod(0), pod(1, ready=False)),
@@ -87,13 +87,13 @@ def test_a_certificate_is_not_taken_for_known_while_a_server_is_missing() -> Non
     assert plan(parsed, observed).status["certificate"] == "former"
 
 
-def test_without_tls_no_certificate_is_told_of() -> None:
+def test_status_has_no_certificate_without_tls() -> None:
     observed = Observed(workload_of("Deployment", pod(0)))
     assert "certificate" not in plan(resource(size=1, status={"certificate": "former"}), observed).status
 
 
 @pytest.mark.parametrize("reason", ["SecretMissing", "SecretInvalid"])
-def test_without_its_secrets_nothing_is_changed_and_they_are_read_again(reason: str) -> None:
+def test_missing_or_invalid_secrets_block_changes_and_are_read_again(reason: str) -> None:
     observed = Observed(
         workload_of("Deployment", pod(0)), secrets=Secrets(SecretProblem(Reason(reason), "spec.auth: it is so."))
     )
@@ -148,7 +148,7 @@ def reason(obj: Obj) -> str:
     return str(obj["status"]["conditions"][0]["reason"])
 
 
-async def test_servers_come_when_the_secret_comes(world: World) -> None:
+async def test_servers_are_created_when_the_secret_appears(world: World) -> None:
     waiting = await world.settled(**AUTH)
     assert (reason(waiting), waiting["status"]["phase"]) == ("SecretMissing", "Creating")
     assert not world.uids
@@ -158,7 +158,7 @@ async def test_servers_come_when_the_secret_comes(world: World) -> None:
     assert world.template["metadata"]["annotations"][SECRETS]
 
 
-async def test_a_secret_that_goes_or_turns_wrong_leaves_the_servers_alone(world: World) -> None:
+async def test_deleted_or_invalid_secret_does_not_change_the_servers(world: World) -> None:
     world.apply_secret(secret("users", users="app:secret\n"))
     await world.settled(**AUTH)
     before, template = world.uids, world.template
@@ -171,7 +171,7 @@ async def test_a_secret_that_goes_or_turns_wrong_leaves_the_servers_alone(world:
     assert (world.uids, world.template) == (before, template)
 
 
-async def test_other_users_replace_the_servers_and_the_same_ones_do_not(world: World) -> None:
+async def test_only_changed_users_replace_the_servers(world: World) -> None:
     world.apply_secret(secret("users", users="app:secret\n"))
     await world.settled(**AUTH)
     first = world.uids
@@ -183,7 +183,7 @@ async def test_other_users_replace_the_servers_and_the_same_ones_do_not(world: W
     assert not world.uids & first
 
 
-async def test_a_renewed_certificate_is_taken_up_by_the_servers_that_run(world: World) -> None:
+async def test_running_servers_load_a_renewed_certificate(world: World) -> None:
     world.apply_secret(tls_secret(certificate()))
     made = await world.settled(**MUTUAL)
     assert made["status"]["certificate"] == fingerprint(der(certificate()))
@@ -202,7 +202,7 @@ async def test_a_renewed_certificate_is_taken_up_by_the_servers_that_run(world: 
     assert (world.uids, world.template) == (first, template)
 
 
-async def test_once_all_show_it_nobody_is_asked_again(world: World) -> None:
+async def test_servers_are_not_inspected_again_after_a_complete_refresh(world: World) -> None:
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
     connections = world.fleet.connections
@@ -213,7 +213,7 @@ async def test_once_all_show_it_nobody_is_asked_again(world: World) -> None:
     assert sum(world.harness.server.log.reads.values()) == 1, "the Secret, by name"
 
 
-async def test_a_restarted_operator_goes_on_with_a_renewal(world: World) -> None:
+async def test_restarted_operator_continues_a_refresh(world: World) -> None:
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
     world.apply_secret(tls_secret(certificate("renewed")))
@@ -225,7 +225,7 @@ async def test_a_restarted_operator_goes_on_with_a_renewal(world: World) -> None
     assert world.harness.resource("cache")["status"]["certificate"] == fingerprint(der(certificate("renewed")))
 
 
-async def test_a_server_that_is_silent_is_asked_until_it_answers(world: World) -> None:
+async def test_unreachable_server_is_inspected_until_it_responds(world: World) -> None:
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
     address = world.harness.server.objects(POD)[0][1]["status"]["podIP"]
@@ -239,19 +239,19 @@ async def test_a_server_that_is_silent_is_asked_until_it_answers(world: World) -
     assert reason(await world.reconcile_again()) == "Ready"
 
 
-async def test_a_new_authority_replaces_the_servers(world: World) -> None:
+async def test_new_ca_replaces_the_servers(world: World) -> None:
     """What refresh_certs adds, it never takes away: memcached would trust the former authority on."""
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**MUTUAL)
     first = world.uids
-    other: Pair = certificate("other", by="theirs")
+    other: Pair = certificate("other", by="other-ca")
     world.fleet.files = other
-    world.apply_secret(tls_secret(other, by="theirs"))
+    world.apply_secret(tls_secret(other, by="other-ca"))
     assert reason(await world.reconcile_again()) == "Ready"
     assert not world.uids & first
 
 
-async def test_a_pair_that_does_not_belong_together_is_never_given_to_servers(world: World) -> None:
+async def test_mismatched_certificate_and_key_are_never_passed_to_servers(world: World) -> None:
     """A server that reads such a pair refuses every client from then on."""
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)

@@ -30,25 +30,25 @@ def problem_of(*secrets: Obj, **spec: Any) -> tuple[str, str]:
     return (problem.reason, problem.message) if problem else ("", "")
 
 
-def test_without_secrets_in_the_spec_there_is_nothing_to_know() -> None:
+def test_spec_without_secrets_gives_empty_contents() -> None:
     assert parsed() == Secrets()
     assert Secrets().credentials is None
     assert Secrets().fingerprint == ""
 
 
-def test_a_users_file_gives_the_first_user() -> None:
+def test_credentials_are_the_first_user_of_the_file() -> None:
     found = parsed(secret("users", users="app:se:cret\nops:other\n"), **AUTH)
     assert found.problem is None
     assert found.credentials == ("app", "se:cret")
 
 
-def test_a_secret_that_is_missing_is_named() -> None:
+def test_missing_secret_is_named() -> None:
     reason, message = problem_of(**AUTH)
     assert reason == "SecretMissing"
     assert message.startswith("spec.auth: there is no Secret users in this namespace. Make it, with users")
 
 
-def test_a_key_that_is_missing_or_empty_is_named() -> None:
+def test_missing_or_empty_key_is_named() -> None:
     assert problem_of(secret("users", other="x"), **AUTH) == (
         "SecretMissing",
         "spec.auth: Secret users has no users. Give it.",
@@ -72,23 +72,23 @@ def test_a_key_that_is_missing_or_empty_is_named() -> None:
         (f"app:{'x' * 251}\n", "line 1 is too long: memcached reads 254 bytes"),
     ],
 )
-def test_users_that_memcached_would_read_otherwise_are_refused_and_not_told(users: str, problem: str) -> None:
+def test_invalid_users_file_is_rejected_without_revealing_it(users: str, problem: str) -> None:
     reason, message = problem_of(secret("users", users=users), **AUTH)
     assert reason == "SecretInvalid"
     assert problem in message
     assert "secret" not in message.replace("Secret", "")
 
 
-def test_the_longest_line_and_the_most_users_are_taken() -> None:
+def test_longest_line_and_maximum_of_users_are_accepted() -> None:
     assert problem_of(secret("users", users=f"app:{'x' * 250}\n" * 8), **AUTH) == ("", "")
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_binary_users_file_is_rejected() -> None:
     binary = secret("users") | {"data": {"users": base64.b64encode(b"\xff\xfe").decode()}}
     assert problem_of(binary, **AUTH) == ("SecretInvalid", "spec.auth: Secret users: it is no text. Give users.")
 
 
-def test_a_certificate_and_its_key_are_taken_and_told_by_their_fingerprint() -> None:
+def test_valid_certificate_gives_its_fingerprint_and_no_digest() -> None:
     pair = certificate()
     found = parsed(tls_secret(pair), **TLS)
     assert found.problem is None
@@ -104,22 +104,22 @@ def test_a_certificate_and_its_key_are_taken_and_told_by_their_fingerprint() -> 
         (Pair(certificate().certificate, "nothing"), "certificate and key"),
     ],
 )
-def test_a_certificate_that_cannot_be_served_with_is_refused(pair: Pair, problem: str) -> None:
+def test_unusable_certificate_is_rejected(pair: Pair, problem: str) -> None:
     reason, message = problem_of(tls_secret(pair), **TLS)
     assert reason == "SecretInvalid"
     assert problem in message
 
 
-def test_a_certificate_that_serves_but_is_no_clients_does_where_none_is_asked() -> None:
+def test_server_certificate_suffices_without_client_authentication() -> None:
     assert problem_of(tls_secret(certificate(client=False)), **TLS) == ("", "")
-    assert problem_of(tls_secret(certificate(by="theirs")), **TLS) == ("", "")
+    assert problem_of(tls_secret(certificate(by="other-ca")), **TLS) == ("", "")
 
 
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
         (tls_secret(certificate(client=False)), "does not vouch for tls.crt as a client's certificate (un"),
-        (tls_secret(certificate(by="theirs")), "does not vouch for tls.crt"),
+        (tls_secret(certificate(by="other-ca")), "does not vouch for tls.crt"),
         (tls_secret(certificate(ended=True)), "certificate has expired"),
         (
             secret("cache-tls", tls_crt=certificate().certificate, tls_key=certificate().key, ca_crt="nothing"),
@@ -127,15 +127,15 @@ def test_a_certificate_that_serves_but_is_no_clients_does_where_none_is_asked() 
         ),
     ],
 )
-def test_where_clients_need_a_certificate_the_servers_own_must_be_one(found: Obj, problem: str) -> None:
+def test_client_authentication_requires_a_client_certificate_of_the_ca(found: Obj, problem: str) -> None:
     reason, message = problem_of(found, **MUTUAL)
     assert reason == "SecretInvalid"
     assert problem in message
 
 
-def test_where_clients_need_a_certificate_one_of_that_authority_does() -> None:
+def test_client_certificate_of_the_ca_is_accepted() -> None:
     found = parsed(tls_secret(certificate()), **MUTUAL)
-    assert (found.problem, found.authority) == (None, signer("ours").certificate)
+    assert (found.problem, found.authority) == (None, signer("ca").certificate)
 
 
 USERS = st.lists(st.from_regex(r"[a-z]{1,5}:[!-~]{1,9}", fullmatch=True), min_size=1, max_size=8).map(
@@ -144,7 +144,7 @@ USERS = st.lists(st.from_regex(r"[a-z]{1,5}:[!-~]{1,9}", fullmatch=True), min_si
 
 
 @given(USERS, USERS)
-def test_the_digest_tells_users_apart_and_nothing_else(one: str, other: str) -> None:
+def test_digest_depends_only_on_the_users_and_the_secret(one: str, other: str) -> None:
     def digest(users: str, uid: str = "u-1", **more: str) -> str:
         found = secret("users", users=users, **more)
         found["metadata"]["uid"] = uid
@@ -155,18 +155,18 @@ def test_the_digest_tells_users_apart_and_nothing_else(one: str, other: str) -> 
     assert digest(one) != digest(one, uid="u-2"), "whoever does not know the UID can try no password by it"
 
 
-def test_a_renewed_certificate_is_no_cause_to_replace_servers_and_a_new_authority_is() -> None:
+def test_digest_changes_with_the_ca_and_not_with_the_certificate() -> None:
     def digest(pair: Pair, by: str) -> str:
         found = tls_secret(pair, by=by)
         return parsed(found, **MUTUAL).digest
 
-    first = digest(certificate(), "ours")
+    first = digest(certificate(), "ca")
     assert first
-    assert digest(certificate("renewed"), "ours") == first
-    assert digest(certificate(by="theirs"), "theirs") != first
+    assert digest(certificate("renewed"), "ca") == first
+    assert digest(certificate(by="other-ca"), "other-ca") != first
 
 
-def test_nothing_shows_what_the_secrets_hold() -> None:
+def test_repr_does_not_reveal_the_secrets() -> None:
     found = parsed(secret("users", users="app:hidden\n"), tls_secret(certificate()), **AUTH, **TLS)
     assert "hidden" not in repr(found)
     assert "PRIVATE" not in repr(found)

@@ -80,22 +80,22 @@ async def differences_after(*specs: Obj) -> list[str]:
     return reference.differences(play.world.outcome, unstable=HISTORY)
 
 
-def test_every_field_is_tried() -> None:
+def test_every_field_has_a_change() -> None:
     assert {field.alias or name for name, field in MemcachedSpec.model_fields.items()} == FIELDS.keys()
 
 
 @pytest.mark.parametrize("change", CASES)
-async def test_a_changed_field_ends_as_a_fresh_one(change: Obj) -> None:
+async def test_changed_field_ends_like_a_new_resource(change: Obj) -> None:
     assert not await differences_after(BASE, BASE | change)
 
 
 @pytest.mark.parametrize("change", CASES)
-async def test_a_field_taken_back_leaves_nothing(change: Obj) -> None:
+async def test_reverted_field_leaves_nothing_behind(change: Obj) -> None:
     assert not await differences_after(BASE | change, BASE)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-async def test_a_wrong_spec_leaves_nothing_once_it_is_mended(wrong: Obj) -> None:
+async def test_repaired_spec_leaves_nothing_behind(wrong: Obj) -> None:
     assert not await differences_after(BASE, BASE | wrong, BASE)
 
 
@@ -104,7 +104,7 @@ CHANGES = st.lists(st.sampled_from([change for changes in FIELDS.values() for ch
 
 @settings(max_examples=40, deadline=None)
 @given(CHANGES, CHANGES)
-def test_any_spec_after_any_other_ends_as_a_fresh_one(first: list[Obj], second: list[Obj]) -> None:
+def test_any_sequence_of_specs_ends_like_a_new_resource(first: list[Obj], second: list[Obj]) -> None:
     specs = [BASE.copy(), BASE.copy()]
     for spec, changes in zip(specs, (first, second), strict=True):
         for change in changes:

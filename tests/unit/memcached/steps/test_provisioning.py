@@ -43,7 +43,7 @@ def reason(obj: Obj) -> str:
 
 
 @pytest.mark.parametrize("kind", OPTIONAL, ids=str)
-async def test_what_is_asked_for_is_made_kept_and_deleted_when_it_is_not(harness: Harness, kind: Kind) -> None:
+async def test_optional_object_is_created_repaired_and_deleted(harness: Harness, kind: Kind) -> None:
     await settled(harness, **OPTIONAL[kind])
     result = harness.person.get(kind, NAMESPACE, "cache")
     harness.person.merge(kind, NAMESPACE, "cache", {"spec": {"maxReplicas": 9, "minAvailable": 9}})
@@ -59,7 +59,7 @@ async def test_what_is_asked_for_is_made_kept_and_deleted_when_it_is_not(harness
     assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
 
 
-async def test_a_budget_of_the_other_kind_takes_the_place_of_what_a_person_set_in_the_first(harness: Harness) -> None:
+async def test_other_kind_of_budget_replaces_a_manually_edited_one(harness: Harness) -> None:
     """Kubernetes refuses both at once, and what another owns stays through an apply."""
     await settled(harness, podDisruptionBudget={"minAvailable": 1})
     harness.person.merge(DISRUPTION_BUDGET, NAMESPACE, "cache", {"spec": {"minAvailable": 3}})
@@ -69,15 +69,15 @@ async def test_a_budget_of_the_other_kind_takes_the_place_of_what_a_person_set_i
 
 
 @pytest.mark.parametrize("kind", OPTIONAL, ids=str)
-async def test_what_a_person_made_under_the_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
-    theirs = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}
-    before = harness.person.create(kind, {**theirs, "spec": {"maxReplicas": 2}})
+async def test_foreign_object_of_the_same_name_is_never_deleted(harness: Harness, kind: Kind) -> None:
+    foreign = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "cache", "namespace": NAMESPACE}}
+    before = harness.person.create(kind, {**foreign, "spec": {"maxReplicas": 2}})
     await settled(harness)
     await harness.restart().settle()
     assert harness.person.get(kind, NAMESPACE, "cache") == before
 
 
-async def test_the_size_is_the_autoscalers(harness: Harness) -> None:
+async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
     await settled(harness, **OPTIONAL[AUTOSCALER])
     hpa = harness.server.actor("horizontal-pod-autoscaler")
     hpa.merge(harness.controller.kind, NAMESPACE, "cache", {"spec": {"size": 4}})
@@ -87,16 +87,14 @@ async def test_the_size_is_the_autoscalers(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(("size", "runs"), [(1, 2), (3, 3), (9, 4)])
-async def test_a_size_beyond_the_autoscalers_bounds_counts_as_the_nearest(
-    harness: Harness, size: int, runs: int
-) -> None:
+async def test_size_outside_the_autoscalers_bounds_is_clamped(harness: Harness, size: int, runs: int) -> None:
     """As the autoscaler will set it; the webhook sets it at once."""
     await settled(harness, size=size, **OPTIONAL[AUTOSCALER])
     assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
     assert reason(harness.resource("cache")) == "Ready"
 
 
-def test_metrics_without_an_image_to_serve_them_stall_and_say_so() -> None:
+def test_metrics_without_an_exporter_image_block_the_plan() -> None:
     result = plan(resource(metrics={}), observed_pods(pod(1)), agent_image="")
     assert result.actions == ()
     assert (result.verdict.progress, result.verdict.reason) == (Progress.BLOCKED, "NoExporterImage")
@@ -104,7 +102,7 @@ def test_metrics_without_an_image_to_serve_them_stall_and_say_so() -> None:
     assert plan(resource(metrics={"enabled": False}), observed_pods(pod(1)), agent_image="").actions
 
 
-def test_the_exporter_imports_nothing_of_an_operators() -> None:
+def test_exporter_imports_no_operator_dependencies() -> None:
     program = (
         "import runpy, sys; sys.argv = ['memcached', 'exporter', '--help']\n"
         "try: runpy.run_module('operators.memcached', run_name='__main__')\n"
@@ -124,7 +122,7 @@ def late(phase: str, seconds: float, **spec: Any) -> Any:
 @pytest.mark.parametrize(
     ("phase", "limit", "reason"), [("Creating", 600, "CreateTimeout"), ("Updating", 1800, "UpgradeTimeout")]
 )
-def test_what_takes_too_long_is_a_warning_with_what_hinders(phase: str, limit: float, reason: str) -> None:
+def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float, reason: str) -> None:
     observed = observed_pods(pod(1), pod(2, ready=False, trouble="ImagePullBackOff: no such image"))
     early = plan(late(phase, limit - 7), observed)
     assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
@@ -135,12 +133,12 @@ def test_what_takes_too_long_is_a_warning_with_what_hinders(phase: str, limit: f
 
 
 @pytest.mark.parametrize("phase", ["Scaling", "Degraded"])
-def test_other_movements_have_no_deadline(phase: str) -> None:
+def test_other_operations_have_no_deadline(phase: str) -> None:
     result = plan(late(phase, 10**6), observed_pods(pod(1)))
     assert (result.verdict.reason, result.requeue) == (phase, None)
 
 
-async def test_a_creation_that_takes_too_long_is_told_once_even_across_a_restart() -> None:
+async def test_create_timeout_is_reported_even_across_a_restart() -> None:
     time = NOW
     harness = started("--create-timeout=60", clock=lambda: time)
     harness.workloads.trouble = lambda _: "ImagePullBackOff"

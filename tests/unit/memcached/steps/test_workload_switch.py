@@ -32,19 +32,19 @@ def listing(*listed: str, **phase: Any) -> dict[str, Any]:
     return {"status": {"servers": list(listed), "phase": "Running", "observedGeneration": 1, **phase}, **SET}
 
 
-def test_servers_are_named_in_the_order_of_their_numbers() -> None:
+def test_servers_are_listed_in_the_order_of_their_numbers() -> None:
     many = observed_set(*(set_pod(number) for number in (1, 10, 2, 0, 9, 3, 4, 5, 6, 7, 8)))
     servers = plan(resource(size=11, **SET), many).status["servers"]
     assert servers == [f"cache-{number}.cache.default.svc:11211" for number in range(11)]
 
 
-def test_a_server_that_was_never_ready_is_not_listed() -> None:
+def test_server_that_was_never_ready_is_not_listed() -> None:
     observed = observed_set(set_pod(0), set_pod(1), set_pod(2, ready=False))
     assert plan(resource(**listing(*NAMES[:2])), observed).status["servers"] == NAMES[:2]
 
 
 @pytest.mark.parametrize("lost", [set_pod(1, ready=False), set_pod(1, leaving=True), None])
-def test_a_server_that_was_ready_once_keeps_its_place(lost: Any) -> None:
+def test_server_that_was_ready_once_stays_listed(lost: Any) -> None:
     pods = [set_pod(0), *([lost] if lost else []), set_pod(2)]
     result = plan(resource(**listing(*NAMES[:3])), observed_set(*pods))
     assert result.status["servers"] == NAMES[:3]
@@ -52,12 +52,12 @@ def test_a_server_that_was_ready_once_keeps_its_place(lost: Any) -> None:
     assert result.verdict.reason == "Degraded"
 
 
-def test_a_server_beyond_the_size_is_not_listed_from_the_moment_the_size_says_so() -> None:
+def test_surplus_server_is_not_listed_as_soon_as_the_size_changes() -> None:
     observed = observed_set(*map(set_pod, range(4)))
     assert plan(resource(size=2, **listing(*NAMES[:4])), observed).status["servers"] == NAMES[:2]
 
 
-def test_the_new_workload_is_made_and_the_old_one_stays_until_it_is_ready() -> None:
+def test_former_workload_stays_until_the_new_one_is_ready() -> None:
     old = workload_of("Deployment", *map(pod, range(3)))
     switching = resource(phase="Running", generation=2, observed=1, **SET)
     result = plan(switching, Observed(workload_of("StatefulSet", set_pod(0), set_pod(1, ready=False)), former=old))
@@ -72,7 +72,7 @@ def test_the_new_workload_is_made_and_the_old_one_stays_until_it_is_ready() -> N
     assert result.status["readyReplicas"] == 3
 
 
-def test_the_old_workload_goes_when_every_new_server_is_ready_and_clients_are_sent_there() -> None:
+def test_former_workload_is_deleted_when_all_new_servers_are_ready() -> None:
     old = workload_of("Deployment", *map(pod, range(3)))
     result = plan(
         resource(phase="Updating", observed=1, **SET),
@@ -86,7 +86,7 @@ def test_the_old_workload_goes_when_every_new_server_is_ready_and_clients_are_se
 
 
 @pytest.mark.parametrize("counts", [{"up_to_date": False}, {"updated": 2}])
-def test_the_old_workload_stays_while_the_new_one_has_not_taken_up_the_spec(counts: dict[str, Any]) -> None:
+def test_former_workload_stays_until_the_new_one_is_rolled_out(counts: dict[str, Any]) -> None:
     new = workload_of("StatefulSet", *map(set_pod, range(3)), **counts)
     observed = Observed(new, former=workload_of("Deployment", *map(pod, range(3))))
     result = plan(resource(phase="Updating", observed=1, **SET), observed)
@@ -108,7 +108,7 @@ def kinds(harness: Harness) -> list[str]:
     return [str(kind) for kind, _ in harness.server.objects() if kind in (DEPLOYMENT, STATEFUL_SET)]
 
 
-async def test_a_stateful_set_gives_names_that_stay(harness: Harness) -> None:
+async def test_stateful_set_gives_stable_names(harness: Harness) -> None:
     result = await settled(harness, **SET)
     assert result["status"]["servers"] == NAMES[:3]
     assert result["status"]["nodes"] == ["cache-0", "cache-1", "cache-2"]
@@ -123,7 +123,7 @@ async def test_a_stateful_set_gives_names_that_stay(harness: Harness) -> None:
     assert harness.server.log.silent, harness.server.log.writes()
 
 
-async def test_while_servers_are_replaced_one_by_one_the_list_never_changes(harness: Harness) -> None:
+async def test_server_list_does_not_change_during_a_rolling_update(harness: Harness) -> None:
     await settled(harness, **SET)
     harness.apply("cache", size=3, version="1.6.18", **SET)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
@@ -141,14 +141,14 @@ async def test_while_servers_are_replaced_one_by_one_the_list_never_changes(harn
     assert min(ready) == 2
 
 
-async def test_growing_adds_names_at_the_end_and_shrinking_takes_them_from_there(harness: Harness) -> None:
+async def test_scaling_adds_and_removes_names_at_the_end(harness: Harness) -> None:
     await settled(harness, **SET)
     assert (await settled(harness, size=5, **SET))["status"]["servers"] == NAMES
     assert (await settled(harness, size=1, **SET))["status"]["servers"] == NAMES[:1]
 
 
 @pytest.mark.parametrize(("one", "other"), [("Deployment", "StatefulSet"), ("StatefulSet", "Deployment")])
-async def test_switching_keeps_servers_for_clients_all_the_time(harness: Harness, one: str, other: str) -> None:
+async def test_workload_change_always_leaves_servers_for_clients(harness: Harness, one: str, other: str) -> None:
     before = await settled(harness, workload=one)
     harness.apply("cache", size=3, workload=other)
     observed = []
@@ -170,7 +170,7 @@ async def test_switching_keeps_servers_for_clients_all_the_time(harness: Harness
     assert reasons == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready is counted"
 
 
-async def test_a_switch_that_is_taken_back_half_way_keeps_the_old_servers(harness: Harness) -> None:
+async def test_reverted_workload_change_keeps_the_former_servers(harness: Harness) -> None:
     await settled(harness)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
     harness.workloads.trouble = lambda obj: "" if obj["metadata"]["uid"] in uids else "ImagePullBackOff"
@@ -184,14 +184,14 @@ async def test_a_switch_that_is_taken_back_half_way_keeps_the_old_servers(harnes
     assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
 
 
-async def test_a_workload_of_anothers_is_not_deleted(harness: Harness) -> None:
+async def test_foreign_workload_is_not_deleted(harness: Harness) -> None:
     """It has our labels, as after a copy of a manifest, but is not this resource's."""
     await settled(harness)
-    theirs = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
+    foreign = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
     harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"ownerReferences": None}})
     harness.apply("cache", size=3, **SET)
     await harness.settle()
     assert kinds(harness) == ["Deployment", "StatefulSet"]
     kept = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
-    assert kept["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert kept["metadata"]["uid"] == foreign["metadata"]["uid"]
     assert harness.resource("cache")["status"]["servers"] == NAMES[:3]
