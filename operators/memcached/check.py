@@ -26,7 +26,7 @@ async def use(memcached: Obj) -> str:
     servers = memcached["status"]["servers"]
     for server in servers:
         await set_and_get(server)
-    return f"{len(servers)} servers stored a value and returned it"
+    return f"{len(servers)} of {len(servers)} servers stored and returned a value"
 
 
 async def set_and_get(server: str) -> None:

@@ -30,7 +30,7 @@ def test_seed_manifest_serves_at_every_address_of_its_status(kubectl: Kubectl) -
     now = sample.await_ready(2)
     assert sample.serves() == 2
     pods = {pod["metadata"]["name"] for pod in kubectl.items("pods")}
-    assert set(now["status"]["nodes"]) == pods, "status.nodes names the pods, as the seed says"
+    assert set(now["status"]["nodes"]) == pods, "status.nodes names the pods"
     assert kubectl.get("deployment", "memcached-sample")["spec"]["replicas"] == 2
 
 
@@ -61,7 +61,7 @@ def test_image_change_never_reduces_the_number_of_ready_servers(kubectl: Kubectl
     cache.await_ready(2)
     assert fewest == 2
     assert cache.versions() == {"1.6.18"}
-    until("the old pods are gone", lambda: before.isdisjoint(uids(kubectl)))
+    until("the old pods are deleted", lambda: before.isdisjoint(uids(kubectl)))
     assert "Updating" in cache.events()
 
 
@@ -85,7 +85,7 @@ def test_running_servers_are_kept_when_new_ones_cannot_start(kubectl: Kubectl) -
         assert ready["reason"] == "ServerFailing", ready
         return "no-such-version" in ready["message"]
 
-    until("the condition names what is wrong", explained)
+    until("the condition names the image", explained)
     assert cache.serves() == 1, "the old server stays until a new one is ready"
     kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"image": null}}')
     cache.await_ready(1)
@@ -105,8 +105,8 @@ def test_servers_serve_without_the_operator_which_catches_up_later(kubectl: Kube
 def test_killed_operator_finishes_creation_after_its_restart(kubectl: Kubectl, operator: Operator) -> None:
     names = [f"cache-{number}" for number in range(4)]
     for name in names:
-        # Its webhooks are gone with it, so that one may have to ask again.
-        until(f"{name} is taken in", partial(kubectl.apply, Memcached.manifest(name, size=1)))
+        # The webhooks of the killed operator are unavailable, so the request may have to be retried.
+        until(f"{name} is admitted", partial(kubectl.apply, Memcached.manifest(name, size=1)))
         operator.system("delete", "pods", "-l", operator.selector, "--grace-period=0", "--force", "--wait=false")
     for name in names:
         Memcached(kubectl, name).await_ready(1, seconds=120)
@@ -118,7 +118,7 @@ def test_killed_operator_finishes_creation_after_its_restart(kubectl: Kubectl, o
 def test_deletion_of_the_resource_deletes_its_objects(kubectl: Kubectl) -> None:
     Memcached.create(kubectl, "cache", size=1).await_ready(1)
     kubectl("delete", "memcached", "cache")
-    until("nothing is left", lambda: not kubectl.items("deployments,services,replicasets,pods"))
+    until("all objects are deleted", lambda: not kubectl.items("deployments,services,replicasets,pods"))
 
 
 def test_namespace_is_deleted_within_a_minute(kubectl: Kubectl) -> None:
@@ -159,7 +159,7 @@ def test_every_sample_becomes_ready_and_stays_as_applied(kubectl: Kubectl, name:
 
 
 def client_access(kubectl: Kubectl, resource: dict[str, Any], directory: Path) -> Access | None:
-    """What clients of a sample bring; the certificate that it waits for is made."""
+    """Return the credentials for clients of a sample, and create the certificate that the sample requires."""
     if "tls" not in resource["spec"]:
         return None
     authority, name = Authority(directory), resource["metadata"]["name"]
@@ -182,5 +182,5 @@ def test_operator_works_outside_of_the_cluster(kubectl: Kubectl, operator: Opera
             kubectl("scale", "memcached", "cache", "--replicas=2")
             cache.await_ready(2)
         finally:
-            os.killpg(runner.pid, signal.SIGTERM)  # make and what it runs
+            os.killpg(runner.pid, signal.SIGTERM)  # make and its child processes
             runner.wait(20)

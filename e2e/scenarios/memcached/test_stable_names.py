@@ -1,4 +1,4 @@
-"""Memcached as a StatefulSet: names that stay, so that clients find the same key on the same server."""
+"""Memcached as a StatefulSet: with stable names, clients find a key on the same server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HASHERS: dict[str, Callable[[], Any]] = {"ketama": partial(HashRing, hash_fn="ke
 
 
 def client_of(servers: list[str], hasher: Callable[[], Any], names: Names) -> HashClient:
-    """A client that spreads keys over servers as they are written in a status."""
+    """Return a client that distributes keys among the servers of a status."""
     return HashClient(servers, hasher=hasher, socket_module=names, connect_timeout=5, timeout=5)
 
 
@@ -63,7 +63,7 @@ def test_replaced_pod_keeps_its_name_and_position_in_the_list(kubectl: Kubectl) 
     def replaced() -> bool:
         return bool(kubectl.get("pod", "cache-0")["metadata"]["uid"] != first["metadata"]["uid"])
 
-    until("another pod of the name", replaced)
+    until("a new pod of the same name", replaced)
     cache.await_ready(2)
     assert cache.servers == servers
     assert cache.serves() == 2
@@ -76,8 +76,8 @@ def test_workload_change_and_back_leaves_a_single_workload(kubectl: Kubectl) -> 
         started_at = time.monotonic()
         kubectl("patch", "memcached", "cache", "--type=merge", "-p", f'{{"spec": {{"workload": "{workload}"}}}}')
         cache.await_ready(2)
-        until(f"the {other} are gone", partial(lambda other: not kubectl.items(other), other))
-        until("no pod is left over", lambda: len(kubectl.items("pods")) == 2)
+        until(f"the {other} are deleted", partial(lambda other: not kubectl.items(other), other))
+        until("only the new pods remain", lambda: len(kubectl.items("pods")) == 2)
         print(f"to a {workload}: {time.monotonic() - started_at:.1f} s")
         assert cache.serves() == 2
         assert [found["kind"] for found in kubectl.items("deployments,statefulsets")] == [workload]

@@ -1,4 +1,4 @@
-"""What becomes of items when a server's container ends."""
+"""Items after a restart of a server's container."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stored_items(cache: Memcached) -> dict[str, bytes]:
 def test_items_survive_a_restart_of_the_container(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     pod = pod_of(kubectl)
-    # The same image by its longer name: kubelet stops the container as it always does, and starts it in the same pod.
+    # The longer name of the same image makes the kubelet restart the container in the same pod.
     image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "docker.io/library/memcached:1.6.38"}]
     kubectl("patch", "pod", pod["metadata"]["name"], "--type=json", f"--patch={json.dumps(image)}")
     until("the container is restarted", lambda: restarts(kubectl) == 1)
@@ -63,6 +63,6 @@ def test_new_pod_starts_empty(kubectl: Kubectl) -> None:
     cache = filled(kubectl)
     before = uids(kubectl)
     kubectl("delete", "pods", "--all")
-    until("another pod", lambda: before.isdisjoint(uids(kubectl)))
+    until("a new pod", lambda: before.isdisjoint(uids(kubectl)))
     cache.await_ready(1)
     assert stored_items(cache) == {}

@@ -236,7 +236,7 @@ class MemcachedSpec(PodSettings):
         Rule(
             "self.maxConnections >= 5 * self.threads + 11",
             lambda spec: spec.max_connections >= 5 * spec.threads + 11,
-            "is too small: memcached reserves connections for its threads and would not start; use at least {}.",
+            "too small: memcached reserves connections for its threads and would not start; use at least {}.",
             at="maxConnections",
             value=("5 * self.threads + 11", lambda spec: 5 * spec.threads + 11),
         ),

@@ -1,4 +1,4 @@
-"""A resource becomes its objects, and they stay as it says."""
+"""Objects and status of a Memcached on a real API server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_all_features_create_their_objects_without_further_writes(world: World, 
     ports = {port["name"]: port["port"] for port in world.get(SERVICE)["spec"]["ports"]}
     assert ports == {"memcached": 11211, "metrics": 9150}
     operator.wire.asked.clear()
-    world.edit(MEMCACHED, {"metadata": {"annotations": {"look": "again"}}})
+    world.edit(MEMCACHED, {"metadata": {"annotations": {"reconcile": "again"}}})
     world.eventually(lambda: len([request for request in operator.wire.asked if "/secrets/" in request.path]) == 2)
     assert operator.wire.writes == []
 
@@ -100,7 +100,7 @@ def test_events_report_creation_scaling_and_update(world: World, operator: Opera
     world.change(version="1.6.18")
     world.eventually(lambda: world.is_ready() and "1.6.18" in world.get(MEMCACHED)["status"]["image"])
     events = world.eventually(lambda: (found := world.events())[-1]["count"] == 2 and found)
-    # The last is the second time that three of three are ready: one event, counted.
+    # The last event has the same message as an earlier one, so its count is 2.
     assert [event["reason"] for event in events] == ["Creating", "Ready", "Scaling", "Updating", "Ready"]
     assert {event["type"] for event in events} == {"Normal"}
     assert {event["source"]["component"] for event in events} == {"memcached-operator"}

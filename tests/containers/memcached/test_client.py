@@ -1,4 +1,4 @@
-"""The client of memcached's protocol against memcached itself."""
+"""Client of memcached's protocol against real memcached servers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_stopped_server_is_reported_as_unreachable(servers: Servers, versi
             to.stop()
             with pytest.raises(Unreachable, match="it stopped"):
                 await server.stats()
-        assert "nothing listens there" in str(await refused(to))
+        assert "no process listens" in str(await refused(to))
 
 
 async def test_connection_limit_is_reported(servers: Servers, version: str) -> None:
@@ -72,8 +72,10 @@ async def test_connection_limit_is_reported(servers: Servers, version: str) -> N
         for reader, writer in idle:
             writer.write(b"version\r\n")
             with suppress(ConnectionError):
-                await reader.readline()  # one that it took, or its word that it did not
-        assert isinstance(await refused(to), Busy | Unreachable)  # it may hang up before its word is read
+                await reader.readline()  # a response, or the error of a rejected connection
+        assert isinstance(
+            await refused(to), Busy | Unreachable
+        )  # the connection may be closed before the error is read
         for _, writer in idle:
             writer.close()
 
@@ -83,7 +85,7 @@ async def test_only_known_users_are_accepted(servers: Servers, version: str, tmp
     with servers.memcached(version, f"--auth-file={FILES}/users", files=tmp_path) as to:
         for auth in (("alice", "open"), ("bob", "a:b")):
             async with connected(to, auth=auth) as server:
-                assert (await server.stats())["curr_items"] == "0"  # and the password is no item
+                assert (await server.stats())["curr_items"] == "0"  # the password is not stored as an item
         for foreign in (("alice", "other"), ("alice", "open sesame"), None):
             why = await refused(to, auth=foreign)
             assert isinstance(why, AuthenticationFailed)
@@ -103,7 +105,7 @@ async def test_server_reloads_users_on_sighup(servers: Servers, version: str, tm
         async with connected(to, auth=("alice", "one")) as before:
             users.write_text("alice:two\n")
             to.signal(signal.SIGHUP)
-            await asyncio.sleep(1.5)  # it looks once a second
+            await asyncio.sleep(1.5)  # memcached checks once a second
             assert isinstance(await refused(to, auth=("alice", "one")), AuthenticationFailed)
             async with connected(to, auth=("alice", "two")):
                 assert await before.version() == version
@@ -124,11 +126,11 @@ async def test_tls_verifies_authority_and_name(servers: Servers, version: str, t
 
 async def test_tls_to_a_plain_server_is_reported(servers: Servers, version: str, tmp_path: Path) -> None:
     with servers.memcached(version) as to:
-        assert "speaks no TLS" in str(await refused(to, Authority(tmp_path).trust()))
+        assert "does not use TLS" in str(await refused(to, Authority(tmp_path).trust()))
 
 
 async def test_required_client_certificate_is_enforced(servers: Servers, version: str, tmp_path: Path) -> None:
-    authority, foreign = Authority(tmp_path), Authority(tmp_path, "stranger")
+    authority, foreign = Authority(tmp_path), Authority(tmp_path, "foreign")
     authority.issue("server", NAME)
     with servers.memcached(version, *TLS, CLIENTS, files=tmp_path) as to:
         async with connected(to, tls=authority.trust(authority.issue("client"))) as server:
@@ -160,7 +162,7 @@ async def test_certificate_renewal_loses_no_items(servers: Servers, version: str
             async with connected(to, tls=trust) as after:
                 assert after.certificate == renewed
                 assert int((await after.stats())["time_since_server_cert_refresh"]) <= 2
-            assert await before.version() == version  # what is connected stays so
+            assert await before.version() == version  # open connections stay
         keys = [f"key{number}" for number in range(500)]
         assert shown.get_many(keys) == {f"key{number}": str(number).encode() for number in range(500)}
 
@@ -192,7 +194,7 @@ async def test_key_mismatch_is_reported_and_repaired_over_the_same_connection(
             key.write_text(fitting)
             with pytest.raises(CertificatesRefused, match="key"):
                 await server.refresh_certs()
-            assert isinstance(await refused(to, authority.trust()), TLSFailed)  # now it lets nobody in
+            assert isinstance(await refused(to, authority.trust()), TLSFailed)  # the server rejects new clients
             key.write_text(renewed)
             await server.refresh_certs()
             async with connected(to, tls=authority.trust()) as again:
@@ -210,7 +212,7 @@ async def test_tls_and_users_work_together(servers: Servers, version: str, tmp_p
 
 
 def _without_names(authority: Authority) -> ssl.SSLContext:
-    """For a client that takes the host for the name."""
+    """Return a context without host name checks, for a client that uses the IP address as the name."""
     context = authority.trust()
     context.check_hostname = False
     return context

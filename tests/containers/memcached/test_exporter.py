@@ -1,4 +1,4 @@
-"""The exporter, as a process of its own, beside memcached in a container."""
+"""The exporter as a process, with memcached in a container."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scraped(exporting: Running) -> Samples:
 
 
 def names(text: str) -> set[str]:
-    """Metrics with a sample."""
+    """Return the names of the metrics that have samples."""
     return {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE ")}
 
 
@@ -70,7 +70,7 @@ def test_commands_of_clients_are_counted(servers: Servers, version: str) -> None
 
 
 def test_every_metric_has_a_statistic_of_a_real_server(servers: Servers, version: str) -> None:
-    # Items of a short life have an LRU of their own only if told so.
+    # Only with temporary_ttl, items with a short TTL have a separate LRU.
     with servers.memcached(version, "--extended=temporary_ttl=60") as to, exporter_for(to) as exporting:
         Client((to.host, to.port)).set("key", "value", noreply=False)
         found = names(exporting.get()[1])
@@ -111,11 +111,11 @@ def test_exporter_follows_changed_users_and_certificates(servers: Servers, versi
     server = servers.memcached(version, *TLS, CLIENTS, f"--auth-file={FILES}/users", files=tmp_path)
     with server as to, exporter_for(to, *flags) as exporting:
         assert scraped(exporting)["memcached_up"] == 1
-        authority = Authority(tmp_path)  # another one of the same name, and all that it signed
+        authority = Authority(tmp_path)  # another CA of the same name, with new certificates
         authority.issue("server", NAME)
         authority.issue("client")
         users.write_text("carol:three\n")
-        assert scraped(exporting)["memcached_up"] == 1  # what is connected stays so
+        assert scraped(exporting)["memcached_up"] == 1  # open connections stay
         to.restart()
         found = scraped(exporting)
         assert found["memcached_up"] == 1

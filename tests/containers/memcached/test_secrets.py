@@ -1,4 +1,4 @@
-"""What the operator takes as a users' file, memcached reads as it is meant, in every version."""
+"""Every version of memcached reads each users file that the operator accepts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ TEXTS = {
     "colons": "alice::a:b:\n",
     "letters": "älice:ünd\"'\\$%#\n",
     "several": "alice:one\nalice:two\nbob:one\n",
-    "most": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS)),
+    "maximum": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS)),
     "too many": "".join(f"user{number}:password{number}\n" for number in range(MAX_USERS + 1)),
     "longest": f"alice:{'x' * (MAX_LINE_BYTES - 1 - len('alice:'))}\n",
     "too long": f"alice:{'x' * (MAX_LINE_BYTES + 1 - len('alice:'))}\n",
-    "no end": "alice:open",
+    "no line break": "alice:open",
     "windows": "alice:open\r\n",
     "empty line": "alice:open\n\n",
     "comment": "# users\nalice:open\n",
     "blank": "alice:open sesame\n",
-    "nobody": ":open\n",
-    "nothing": "alice:\n",
+    "no user": ":open\n",
+    "no password": "alice:\n",
 }
 
 
@@ -41,7 +41,7 @@ def test_only_files_that_memcached_reads_correctly_are_accepted() -> None:
         "colons",
         "letters",
         "several",
-        "most",
+        "maximum",
         "longest",
     ]
 

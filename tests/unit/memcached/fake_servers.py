@@ -1,4 +1,4 @@
-"""Memcached servers that are not there, and the certificates that they show."""
+"""Fake memcached servers and their certificates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def der(pair: certs.Pair) -> bytes:
 
 
 def secret(name: str, **data: str) -> Obj:
-    """A Secret; `tls_crt` stands for tls.crt."""
+    """Return a Secret; the argument `tls_crt` sets the key tls.crt."""
     encoded = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in data.items()}
     return {
         "apiVersion": "v1",
@@ -50,13 +50,15 @@ def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ca") -> 
 
 @dataclass
 class Fleet:
-    """Servers that read a certificate when they are first seen, and again when they are told.
+    """Servers that load a certificate on the first connection, and again on refresh_certs.
 
     Attributes:
-        files: what the kubelet has brought.
-        silent: addresses that do not answer.
-        told: addresses of those that were told to read their certificate.
-        asked: how many connections were made.
+        files: certificate in the servers' files.
+        unreachable: addresses that do not respond.
+        refreshed: addresses that received refresh_certs, in order.
+        connections: number of connections.
+        served: certificate of each server in DER form, by address.
+        ages: seconds since a server loaded its certificate, by address.
     """
 
     files: certs.Pair = field(default_factory=certificate)
@@ -69,7 +71,7 @@ class Fleet:
     async def connect(self, host: str, port: int, **_: object) -> Connected:
         self.connections += 1
         if host in self.unreachable:
-            raise Unreachable(f"{host}:{port} cannot be reached: no route.")
+            raise Unreachable(f"{host}:{port} is unreachable: no route.")
         self.served.setdefault(host, der(self.files))
         return Connected(self, host)
 

@@ -1,4 +1,4 @@
-"""What `helm test` runs: it passes where a Memcached works, tells why where it does not, and leaves nothing behind."""
+"""The check of `helm test`: it passes if a Memcached works, names the cause if not, and deletes its resource."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shared.cli.check import LABEL, Failed
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import Obj
 from shared.testing import ApiServer
-from tests.support.memcached.server import Forgetting, Silent, serving
+from tests.support.memcached.server import Forgetting, Unresponsive, serving
 
 KIND = CHECK.kind
 NAME = "check-platform-memcached-operator"
-SUCCESS = "{} of its servers gave back what they took"
+SUCCESS = "{0} of {0} servers stored and returned a value"
 
 
 def status(generation: int, ready: str, message: str, servers: tuple[str, ...]) -> Obj:
@@ -41,7 +41,7 @@ def server() -> ApiServer:
 
 @asynccontextmanager
 async def operator(server: ApiServer, *servers: str, message: str = "") -> AsyncIterator[None]:
-    """Says of each Memcached that these servers are ready; or that it is not, where there is a message."""
+    """Write the status of each Memcached: ready with these servers, or not ready with the message."""
     actor = server.actor("operator")
 
     async def work() -> None:
@@ -80,7 +80,7 @@ async def test_every_server_is_checked_and_the_resource_is_deleted(server: ApiSe
 async def test_server_that_loses_items_is_named(server: ApiServer) -> None:
     with serving() as good, serving(Forgetting) as bad:
         async with operator(server, good, bad):
-            with pytest.raises(Failed, match=f"{bad} was to answer .*STORED.*VALUE.*, and answered"):
+            with pytest.raises(Failed, match=f"{bad} returned .*STORED.* instead of .*VALUE"):
                 await run(server)
     assert remaining(server) == []
 
@@ -88,12 +88,12 @@ async def test_server_that_loses_items_is_named(server: ApiServer) -> None:
 async def test_unresponsive_server_is_named(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "TIMEOUT_SECONDS", 0.05)
 
-    with serving(Silent) as address:
+    with serving(Unresponsive) as address:
         async with operator(server, address):
-            with pytest.raises(Failed, match=f"{address} does not answer: TimeoutError"):
+            with pytest.raises(Failed, match=f"{address} does not respond: TimeoutError"):
                 await run(server)
-    async with operator(server, address):  # it is closed by now
-        with pytest.raises(Failed, match=f"{address} does not answer"):
+    async with operator(server, address):  # the server is stopped
+        with pytest.raises(Failed, match=f"{address} does not respond"):
             await run(server)
     assert remaining(server) == []
 
@@ -138,7 +138,7 @@ async def test_cancelled_check_deletes_its_resource(server: ApiServer) -> None:
 
 async def test_creation_is_retried_while_a_webhook_is_unavailable(server: ApiServer) -> None:
     class Starting:
-        """Answers the first creation as an API server does whose webhook does not answer."""
+        """Fails the first creation, like an API server whose webhook is unavailable."""
 
         refusals = 1
 

@@ -1,4 +1,4 @@
-"""What the operator does and says in every state a Memcached can be in."""
+"""Plan and status for every state of a Memcached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ THREE = tuple(pod(number) for number in (1, 2, 3))
 def test_new_resource_gets_its_objects() -> None:
     result = plan(resource(), EMPTY)
     assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == ["Service", "Deployment"]
-    assert (result.verdict.reason, result.verdict.message) == ("Creating", "0 of 3 servers are ready.")
+    assert (result.verdict.reason, result.verdict.message) == (
+        "Creating",
+        "Creating the servers: 0 of 3 servers are ready.",
+    )
     assert result.status["phase"] == "Creating"
 
 
@@ -50,31 +53,36 @@ def test_ipv6_address_is_listed_in_brackets() -> None:
 def test_resource_scaled_to_zero_is_ready() -> None:
     result = plan(resource(size=0, phase="Scaling"), observed_pods(replicas=0))
     assert result.verdict.done
-    assert result.verdict.message == "No server is wanted, and none runs."
+    assert result.verdict.message == "Scaled to zero: no servers run."
 
 
 @pytest.mark.parametrize(
     ("before", "observed", "reason", "message"),
     [
-        ("", observed_pods(pod(1), pod(2, ready=False)), "Creating", "1 of 3 servers are ready."),
-        ("Creating", observed_pods(pod(1)), "Creating", "1 of 3 servers are ready."),
+        ("", observed_pods(pod(1), pod(2, ready=False)), "Creating", "Creating the servers: 1 of 3 servers are ready."),
+        ("Creating", observed_pods(pod(1)), "Creating", "Creating the servers: 1 of 3 servers are ready."),
         (
             "Running",
             observed_pods(*THREE, replicas=4, updated=1),
             "Updating",
-            "3 of 3 servers are ready; 3 still run as before",
+            "Rolling update: 1 of 3 servers are updated, and 3 are ready.",
         ),
-        ("Updating", observed_pods(pod(1), pod(2)), "Updating", "2 of 3 servers are ready."),
-        ("Scaling", observed_pods(pod(1)), "Scaling", "1 of 3 servers are ready."),
-        ("Failed", observed_pods(pod(1, ready=False)), "Creating", "0 of 3 servers are ready."),
-        ("Failed", observed_pods(pod(1), pod(2)), "Updating", "2 of 3 servers are ready."),
-        ("Running", observed_pods(pod(1), pod(2)), "Degraded", "2 of 3 servers are ready."),
-        ("Running", observed_pods(*THREE, pod(4)), "Degraded", "4 servers run; 3 are wanted."),
+        ("Updating", observed_pods(pod(1), pod(2)), "Updating", "Rolling update: 2 of 3 servers are ready."),
+        ("Scaling", observed_pods(pod(1)), "Scaling", "Scaling to 3 servers: 1 of 3 servers are ready."),
+        ("Failed", observed_pods(pod(1, ready=False)), "Creating", "Creating the servers: 0 of 3 servers are ready."),
+        ("Failed", observed_pods(pod(1), pod(2)), "Updating", "Rolling update: 2 of 3 servers are ready."),
+        (
+            "Running",
+            observed_pods(pod(1), pod(2)),
+            "Degraded",
+            "2 of 3 servers are ready. Kubernetes restarts or replaces",
+        ),
+        ("Running", observed_pods(*THREE, pod(4)), "Degraded", "Removing surplus servers: 4 servers run"),
         (
             "Scaling",
             observed_pods(*THREE, up_to_date=False),
             "Scaling",
-            "3 of 3 servers are ready; Kubernetes has not yet taken up",
+            "3 of 3 servers are ready. Waiting for the Deployment controller",
         ),
     ],
 )
@@ -99,7 +107,7 @@ def test_changed_spec_is_not_ready_before_the_workload_observes_it() -> None:
 
 
 def test_foreign_annotation_on_the_deployment_keeps_the_resource_ready() -> None:
-    """It raises the Deployment's generation; what ran before still runs."""
+    """The annotation raises the Deployment's generation, but changes no server."""
     assert plan(resource(phase="Running", observed=1), observed_pods(*THREE, up_to_date=False)).verdict.done
 
 
@@ -107,7 +115,7 @@ def test_failing_server_is_reported_with_the_message_of_kubernetes() -> None:
     observed = observed_pods(pod(1), pod(2), pod(3, ready=False, trouble="ImagePullBackOff: no such image"))
     verdict = plan(resource(phase="Creating"), observed).verdict
     assert verdict.reason == "ServerFailing"
-    assert verdict.message == "2 of 3 servers are ready. cache-3 does not start: ImagePullBackOff: no such image"
+    assert verdict.message == "2 of 3 servers are ready. Pod cache-3 is failing: ImagePullBackOff: no such image"
     assert verdict.warning
 
 
@@ -130,7 +138,7 @@ def test_invalid_spec_that_bypassed_admission_changes_nothing() -> None:
     assert result.verdict.progress is Progress.BLOCKED
     assert "spec.maxItemSizeMB: 8" in result.verdict.message
     assert result.verdict.message.endswith("Nothing was changed.")
-    assert len(result.status["servers"]) == 3, "what runs is reported all the same"
+    assert len(result.status["servers"]) == 3, "the status still lists the running servers"
 
 
 PODS = st.lists(
@@ -158,4 +166,6 @@ def test_ready_is_reported_only_when_the_observed_state_matches_the_spec(
         assert result.verdict.reason
         assert result.verdict.message
     assert set(result.status["servers"]) == {f"{found.address}:11211" for found in observed.workload.ready}
-    assert result == plan(resource(phase=phase, observed=1, size=size, paused=paused), observed), "a plan is a function"
+    assert result == plan(resource(phase=phase, observed=1, size=size, paused=paused), observed), (
+        "the plan depends only on its inputs"
+    )

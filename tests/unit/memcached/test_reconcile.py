@@ -1,6 +1,6 @@
-"""The whole operator on the in-memory API server: what it writes, when it writes nothing, and that it arrives.
+"""The whole operator on the in-memory API server: its writes, and convergence.
 
-What becomes of it when it is disturbed at any moment is in test_crash.py.
+Disturbances at every write are in simulation/test_crash.py.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def test_creation_writes_each_object_once_and_the_status_twice(harness: Ha
     await harness.settle()
     ready = harness.server.log.writes("Memcached")
     assert len(harness.server.log.writes()) - len(ready) == 2, "Service and Deployment once each"
-    assert not harness.server.log.reads, "all that was read came from the cache"
+    assert not harness.server.log.reads, "all reads come from the cache"
 
 
 async def test_healthy_resource_causes_no_write_and_no_read(harness: Harness) -> None:
@@ -107,10 +107,10 @@ async def test_foreign_edit_is_reverted_and_reported(harness: Harness, kind: Any
 async def test_foreign_addition_is_kept(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
-    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"theirs": "yes"}}})
+    harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"note": "yes"}}})
     await harness.settle()
     assert harness.server.log.silent
-    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["theirs"] == "yes"
+    assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["note"] == "yes"
 
 
 @pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
@@ -122,7 +122,7 @@ async def test_deleted_object_is_recreated(harness: Harness, kind: Any) -> None:
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
-@pytest.mark.parametrize("controlled", [False, True], ids=["a person's", "another controller's"])
+@pytest.mark.parametrize("controlled", [False, True], ids=["without owner", "of another controller"])
 async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Harness, controlled: bool) -> None:
     shop = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": NAMESPACE}}
     uid = harness.person.create(CONFIG_MAP, shop)["metadata"]["uid"]
@@ -136,7 +136,7 @@ async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Ha
     assert reason(resource) == "NotOurs"
     message = resource["status"]["conditions"][0]["message"]
     assert ("belongs to ConfigMap shop" if controlled else "was not made by this operator") in message
-    assert not harness.server.objects(DEPLOYMENT), "nothing after the step that stalled"
+    assert not harness.server.objects(DEPLOYMENT), "no step runs after the one that blocks"
     harness.person.delete(SERVICE, NAMESPACE, "cache")
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
@@ -205,14 +205,14 @@ async def test_only_repeated_api_failures_are_reported(harness: Harness) -> None
         await harness.run()
         reported = "ApiUnavailable" in reason(harness.resource("cache"))
         assert reported is (attempt >= 2)
-    assert harness.resource("cache")["status"]["servers"], "what runs is reported all the same"
+    assert harness.resource("cache")["status"]["servers"], "the status still lists the running servers"
     harness.server.faults.clear()
     await harness.settle()
     assert reason(harness.resource("cache")) == "Ready"
 
 
 async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(harness: Harness) -> None:
-    """The events of a deletion and a new creation are held back: the operator acts on what is no longer so."""
+    """The watch delays the events of a deletion and a creation, so that the operator acts on stale state."""
     await created(harness)
     harness.server.watches.hold()
     harness.person.delete(DEPLOYMENT, NAMESPACE, "cache")
@@ -285,7 +285,7 @@ MOVES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(MOVES)
 def test_any_sequence_of_events_converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
-    """Eventually stable reconciliation: once nobody interferes, the world matches the spec, and stays so unwritten."""
+    """Eventually stable reconciliation: without interference, the state matches the spec and stays the same."""
     asyncio.run(_converges_and_stays_stable(moves))
 
 
@@ -318,7 +318,7 @@ async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
         harness.queue.add(key)
     await harness.settle()
     assert not harness.server.log.writes()
-    assert sum(harness.server.log.reads.values()) == ("auth" in spec), "a Secret alone is read live"
+    assert sum(harness.server.log.reads.values()) == ("auth" in spec), "only a Secret is read live"
 
 
 ALIASES = {field.alias for field in MemcachedSpec.model_fields.values()}

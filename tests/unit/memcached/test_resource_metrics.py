@@ -1,4 +1,4 @@
-"""What metrics tell of a Memcached."""
+"""Metrics of the state of a Memcached."""
 
 from __future__ import annotations
 

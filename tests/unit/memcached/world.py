@@ -1,4 +1,4 @@
-"""Memcacheds and worlds around them, for tests of the pure rooms."""
+"""Memcacheds and their observed states, for tests of pure modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = Settings("memcached-operator", "memcached", "example.com/memcached-op
 def resource(
     *, phase: str = "", generation: int = 1, observed: int | None = None, status: Obj | None = None, **spec: Any
 ) -> Memcached:
-    """A Memcached `default/cache` whose status says what it did last."""
+    """Return a Memcached `default/cache` with a status of this phase."""
     metadata = {"name": "cache", "namespace": "default", "uid": "u-1", "generation": generation}
     reported = ({"phase": phase, "observedGeneration": observed} if phase else {}) | (status or {})
     return Memcached.parse({"metadata": metadata, "spec": {"size": 3, **spec}, "status": reported})
@@ -57,13 +57,13 @@ def workload_object(
 
 
 def workload_of(kind: str, *pods: Pod, **counts: Any) -> Workload:
-    """A workload with these pods, whose controller has counted them."""
+    """Return a workload with these pods, counted in its status."""
     counts.setdefault("replicas", sum(not pod.leaving for pod in pods))
     return Workload(WORKLOADS[kind], workload_object(**counts), pods)
 
 
 def observed_pods(*pods: Pod, **counts: Any) -> Observed:
-    """A world with these pods of a Deployment."""
+    """Return an observed state with these pods of a Deployment."""
     return Observed(workload_of("Deployment", *pods, **counts))
 
 

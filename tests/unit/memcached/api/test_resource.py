@@ -1,4 +1,4 @@
-"""The Memcached resource: what it takes, what it refuses and how, and what follows from it."""
+"""The Memcached resource: accepted and rejected specs, and the values derived from a spec."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = paths.REPOSITORY
 
 
 def validation_errors(case: Case) -> str:
-    """All that the operator's own validation says of a case."""
+    """Return the errors of the operator's own validation of a case."""
     metadata = {"name": case.resource, "namespace": "default"}
     try:
         return " ".join(validate(Memcached.parse({"metadata": metadata, "spec": case.whole_spec})))
@@ -56,13 +56,12 @@ def test_every_constraint_of_the_crd_has_a_rejected_case() -> None:
 
 
 def test_accepted_cases_violate_no_constraint_of_the_schema() -> None:
-    """Or else the cases above prove less than they seem to."""
     schema = spec_schema(API)
     assert [left for case in ACCEPTED for left in broken_constraints(schema, case.whole_spec, "spec")] == []
 
 
 def test_every_field_of_the_spec_changes_an_object() -> None:
-    """What no object reflects is a field that does nothing."""
+    """A field that changes no object has no effect."""
     assert set(leaves(spec_schema(API))) - CHANGES.keys() == set()
     objects = {leaf: objects_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": objects_of({})}
     same = [(left, right) for left, right in combinations(objects, 2) if objects[left] == objects[right]]
@@ -70,7 +69,7 @@ def test_every_field_of_the_spec_changes_an_object() -> None:
 
 
 def objects_of(changed: Obj) -> list[Obj]:
-    """The objects of a Memcached, as a spec changes them."""
+    """Return the objects of a Memcached with a changed spec."""
     parsed = Memcached.parse(
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
@@ -106,7 +105,7 @@ def test_memory_limit_covers_the_measured_peaks(memory: int, connections: int, t
 
 
 def test_memory_limit_covers_tls_on_every_connection() -> None:
-    """45 KiB a connection were measured with records half read and half written, of 21 that are reckoned without."""
+    """Measured: 45 KiB per connection with partly transferred records, compared to 21 KiB without TLS."""
     for connections in (64, 1024, 8000):
         with_tls = overhead_mib(64, connections, 4, tls=True) - overhead_mib(64, connections, 4)
         assert with_tls >= connections * (45 - 21) / 1024
@@ -122,7 +121,7 @@ def test_resources_of_the_spec_take_precedence_and_requests_follow_the_limit() -
 
 
 def test_request_never_exceeds_its_limit() -> None:
-    """Kubernetes refuses such pods; and the person gave only one of the two."""
+    """Kubernetes rejects such pods, and the user set only one of the two."""
     larger = spec(resources={"requests": {"memory": "1Gi"}}).container_resources()
     assert larger["limits"]["memory"] == larger["requests"]["memory"] == "1Gi"
     slow = spec(resources={"limits": {"cpu": "20m"}}).container_resources()

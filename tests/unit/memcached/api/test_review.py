@@ -1,4 +1,4 @@
-"""What is said of a Memcached at the door: what makes it impossible, and what a person should know."""
+"""Errors and warnings of the admission review of a Memcached."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_autoscaling_clamps_size_to_its_bounds(size: int, low: Any, high: int, b
     given = obj(size=size, autoscaling=bounds)
     before = copy.deepcopy(given)
     assert ADMISSION.default(given)["spec"]["size"] == becomes
-    assert given == before, "what is given is not changed in place"
+    assert given == before, "the input is not changed"
     assert Memcached.parse(given).spec.size == becomes, "the reconcile sees the same"
 
 
@@ -75,12 +75,14 @@ def test_good_configuration_gives_no_warnings() -> None:
 
 
 def test_budget_that_blocks_drains_gives_a_warning() -> None:
-    assert "with 1 servers it lets none be evicted" in warnings_of(obj(size=1, podDisruptionBudget={"minAvailable": 1}))
+    assert "with size 1 the budget allows no evictions" in warnings_of(
+        obj(size=1, podDisruptionBudget={"minAvailable": 1})
+    )
     assert warnings_of(obj(size=2, podDisruptionBudget={"minAvailable": 1})) == ""
 
 
 def test_autoscaling_without_a_cpu_request_gives_a_warning() -> None:
-    assert "which is 50m" in warnings_of(obj(autoscaling={"maxReplicas": 4}))
+    assert "which defaults to 50m" in warnings_of(obj(autoscaling={"maxReplicas": 4}))
     assert warnings_of(obj(autoscaling={"maxReplicas": 4}, resources={"requests": {"cpu": 1}})) == ""
 
 
@@ -96,11 +98,11 @@ def test_autoscaling_without_a_cpu_request_gives_a_warning() -> None:
     ],
 )
 def test_change_that_replaces_servers_gives_a_warning(change: Obj, names: str) -> None:
-    warning = f"{names} every server is replaced, one by one, and the new ones start empty."
+    warning = f"{names} the change replaces all servers, one by one, and the new servers start empty."
     assert warnings_of(obj(**change), obj()) == warning
-    assert warnings_of(obj(), obj(**change)) == warning, "and the change back"
-    assert warnings_of(obj(**change)) == "", "there is nothing to lose in a new one"
-    assert warnings_of(obj(**change), obj(size=0)) == "", "nor where none runs"
+    assert warnings_of(obj(), obj(**change)) == warning, "the reverse change too"
+    assert warnings_of(obj(**change)) == "", "a new resource has no items to lose"
+    assert warnings_of(obj(**change), obj(size=0)) == "", "a resource without servers has no items to lose"
 
 
 @pytest.mark.parametrize("change", [{"size": 5}, {"paused": True}, {"podDisruptionBudget": {}}, {"version": "1.6.38"}])
@@ -110,7 +112,7 @@ def test_change_that_keeps_servers_gives_no_warning(change: Obj) -> None:
 
 def test_workload_change_warns_that_every_key_moves() -> None:
     warning = warnings_of(obj(workload="StatefulSet", memoryMB=32), obj())
-    assert warning.startswith("spec.workload: servers of the StatefulSet start empty")
+    assert warning.startswith("spec.workload: the servers of the StatefulSet start empty")
 
 
 def test_spec_that_bypassed_admission_can_be_repaired() -> None:

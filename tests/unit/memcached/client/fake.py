@@ -1,4 +1,4 @@
-"""A server that answers as it is told, in place of memcached: right, wrong, in pieces, late or not at all."""
+"""Fake memcached with configured responses: correct, wrong, in pieces, late or missing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ NO_REPLY, CLOSE = "silence", "close"
 CHUNK_DELAY_SECONDS = 0.002
 
 Answer = bytes | list[bytes] | str
-"""What a command is answered with: at once, in pieces, or one of SILENCE and CLOSE."""
+"""Response to a command: complete, in chunks, or one of NO_REPLY and CLOSE."""
 
 PLAIN: Mapping[str, Answer] = {"version": b"VERSION 1.6.38\r\n"}
-"""A server that asks for no authentication; answers of others are laid over it."""
+"""Responses of a server without authentication; a test overrides them."""
 
 
 @dataclass
 class Fake:
-    """Attributes:
-    answers: by command; whatever else is asked is answered ERROR, as memcached does.
-    asked: the lines that came.
-    connections: how many clients came.
+    """Fake server.
+
+    Attributes:
+        answers: responses by command; other commands get ERROR, as from memcached.
+        port: TCP port.
+        received: lines received.
+        connections: number of connections accepted.
+        writers: open connections.
     """
 
     answers: dict[str, Answer]
@@ -33,7 +37,7 @@ class Fake:
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def close_connections(self) -> None:
-        """End all connections, as a server does that restarts."""
+        """Close all connections, like a server that restarts."""
         for writer in self.writers:
             writer.close()
 
@@ -58,7 +62,7 @@ class Fake:
 async def fake(
     answers: Mapping[str, Answer] | None = None, *, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[Fake]:
-    """A fake, on a port of its own by default."""
+    """Run a fake server, by default on a free port."""
     server = Fake({**PLAIN, **(answers or {})})
     listener = await asyncio.start_server(server.serve, "127.0.0.1", port, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""The few lines of HTTP that the exporter speaks."""
+"""HTTP server of the exporter."""
 
 from __future__ import annotations
 

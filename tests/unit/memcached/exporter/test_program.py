@@ -1,4 +1,4 @@
-"""What Prometheus sees of a memcached, and how the exporter lives beside it."""
+"""Metrics of a memcached server, and the process of the exporter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMANDS = ("stats", "stats settings", "stats slabs", "stats items")
 
 
 def recorded() -> dict[str, Answer]:
-    """What a memcached 1.6.38 said after some traffic."""
+    """Return the responses of memcached 1.6.38 after some traffic."""
     text = (RECORDED / "stats-1.6.38.txt").read_bytes().replace(b"\n", b"\r\n")
     parts = [part + b"END\r\n" for part in text.split(b"END\r\n")[:-1]]
     return dict(zip(COMMANDS, parts, strict=True))
@@ -57,7 +57,7 @@ async def test_scrape_returns_the_statistics_of_memcached() -> None:
         'memcached_commands_total{command="get",status="hit"}': 3,
         'memcached_commands_total{command="get",status="miss"}': 1,
         'memcached_commands_total{command="cas",status="badval"}': 1,
-        'memcached_commands_total{command="set",status="hit"}': 3,  # memcached's cmd_set is 6: it counts each cas, too
+        'memcached_commands_total{command="set",status="hit"}': 3,  # cmd_set of memcached is 6: it includes each cas
         "memcached_lru_crawler_enabled": 1,
         "memcached_lru_crawler_hot_max_factor": 0.2,
         'memcached_slab_chunk_size_bytes{slab="19"}': 5680,
@@ -168,11 +168,11 @@ async def test_only_state_changes_are_logged(caplog: pytest.LogCaptureFixture) -
     messages = [record.message for record in caplog.records if record.name == exporter.__name__]
     assert len(messages) == 2
     assert messages[0] == "memcached_up is 1."
-    assert re.fullmatch(r"memcached_up is 0: 127\.0\.0\.1:\d+ answers 'version' with 'SERVER_ERROR out.*", messages[1])
+    assert re.fullmatch(r"memcached_up is 0: 127\.0\.0\.1:\d+ returned 'SERVER_ERROR out.*", messages[1])
 
 
 def requiring(password: str) -> dict[str, Answer]:
-    """A server that asks for the user alice."""
+    """Return the responses of a server that requires the user alice with this password."""
     return {
         **recorded(),
         "version": b"CLIENT_ERROR unauthenticated\r\n",
@@ -183,7 +183,7 @@ def requiring(password: str) -> dict[str, Answer]:
 
 
 def failure_reason(text: str) -> str:
-    """The reason that is counted; empty if the server is up."""
+    """Return the reason of the counted error; empty if the server is up."""
     found = samples(text)
     reasons = [name for name, value in found.items() if name.startswith("memcached_exporter_errors") and value]
     assert bool(reasons) != bool(found["memcached_up"])
@@ -217,7 +217,7 @@ async def test_exporter_follows_a_changed_password(tmp_path: Path) -> None:
     async with fake(requiring("one")) as to:
         exporting = exporter_of(to, f"--auth-file={users}")
         assert failure_reason(await exporting.scrape()) == ""
-        users.write_text("alice:two\n")  # the kubelet brought it, and the server has not been replaced yet
+        users.write_text("alice:two\n")  # the kubelet updated the file, and the server is not replaced yet
         assert failure_reason(await exporting.scrape()) == ""
         to.answers.update(requiring("two"))
         to.close_connections()
@@ -242,7 +242,7 @@ async def test_exporter_follows_changed_certificates(tmp_path: Path) -> None:
         serving_with.verify_mode = ssl.CERT_REQUIRED
         async with fake(recorded(), tls=serving_with, port=port) as to:
             port = to.port
-            if exporting is not None:  # files are the old ones still
+            if exporting is not None:  # the files are not updated yet
                 assert failure_reason(await exporting.scrape()) == "TLSFailed"
                 current.unlink()
             current.symlink_to(directory)
@@ -257,7 +257,7 @@ async def test_mismatch_of_certificate_and_key_is_reported(tmp_path: Path, caplo
     async with fake() as to:
         exporting = exporter_of(to, "--tls", f"--tls-cert={certificate}", f"--tls-key={key}")
         assert failure_reason(await exporting.scrape()) == "FilesUnusable"
-        assert "belong together: KEY_VALUES_MISMATCH" in caplog.text
+        assert "do not match: KEY_VALUES_MISMATCH" in caplog.text
 
 
 async def test_loopback_accepts_any_certificate_unless_a_ca_is_set(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ async def test_loopback_accepts_any_certificate_unless_a_ca_is_set(tmp_path: Pat
     async with fake(recorded(), tls=serving_with) as to:
         for flags, expected_reason in (
             ([], ""),
-            ([f"--tls-ca={authority.certificate}"], "TLSFailed"),  # the name does not fit
+            ([f"--tls-ca={authority.certificate}"], "TLSFailed"),  # the name does not match
             ([f"--tls-ca={authority.certificate}", "--server-name=memcached.test"], ""),
             ([f"--tls-ca={other.certificate}", "--server-name=memcached.test"], "TLSFailed"),
         ):
@@ -279,13 +279,13 @@ async def test_loopback_accepts_any_certificate_unless_a_ca_is_set(tmp_path: Pat
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--address=11211"], "'11211' is no address: write host:port"),
-        (["--address=::1:11211"], "is no address: write host:port, or [host]:port for IPv6"),
-        (["--address=:11211"], "--address needs a host"),
-        (["--listen=:http"], "':http' is no address"),
-        (["--timeout=0"], "'0' is no number of seconds above 0"),
-        (["--tls", "--tls-cert=a"], "--tls-cert and --tls-key belong together"),
-        (["--tls-ca=a"], "mean nothing without --tls"),
+        (["--address=11211"], "'11211' is not an address: use host:port"),
+        (["--address=::1:11211"], "is not an address: use host:port, or [host]:port for IPv6"),
+        (["--address=:11211"], "--address requires a host"),
+        (["--listen=:http"], "':http' is not an address"),
+        (["--timeout=0"], "'0' is not a number of seconds greater than 0"),
+        (["--tls", "--tls-cert=a"], "--tls-cert and --tls-key must be set together"),
+        (["--tls-ca=a"], "require --tls"),
         (["--auth=a"], "unrecognized arguments"),
     ],
 )
@@ -304,7 +304,7 @@ def test_flags_of_the_pod_are_parsed() -> None:
     assert (options.auth_file, options.tls, options.timeout) == ("/auth/users", True, 2.0)
 
 
-# The process, as it runs in a pod.
+# The exporter as a process.
 
 
 async def test_exporter_waits_for_its_server_and_stops_on_sigterm() -> None:
@@ -334,7 +334,7 @@ def test_port_in_use_is_reported() -> None:
     assert ended.returncode == 1
     message = json.loads(ended.stderr)["message"]
     assert message.startswith(f"Cannot listen on {flag.partition('=')[2]}: ")
-    assert message.endswith("Give another --listen.")
+    assert message.endswith("Use another --listen.")
 
 
 def test_sidecar_imports_no_operator_dependencies() -> None:

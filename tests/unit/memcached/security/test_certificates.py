@@ -1,4 +1,4 @@
-"""Secrets on the way to the servers: awaited, taken up by a roll, or without one."""
+"""Secrets of the servers: missing ones, rolling updates, and certificates that servers reload."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FINGERPRINT = CURRENT.fingerprint
 
 
 def plan_for(*answers: ServedCertificate, recorded: str = "former") -> Any:
-    """The plan for two servers that said this of their certificates."""
+    """Return the plan for servers that serve these certificates."""
     pods = [pod(number) for number, _ in enumerate(answers)]
     served_certificates = {f"cache-{number}": answer for number, answer in enumerate(answers)}
     observed = Observed(workload_of("Deployment", *pods), secrets=CURRENT, served_certificates=served_certificates)
@@ -55,7 +55,8 @@ def test_server_with_an_old_certificate_is_refreshed_and_stays_ready() -> None:
     assert refreshed_pods(made) == ["cache-1"]
     assert (made.verdict.reason, made.verdict.ready) == ("RefreshingCertificates", True)
     assert made.verdict.message == (
-        "1 of 2 servers show the Secret's certificate; the kubelet brings it within two minutes."
+        "1 of 2 servers serve the certificate in the Secret. The kubelet updates the files within two minutes; then "
+        "the servers reload them."
     )
     assert (made.status["phase"], made.status["certificate"]) == ("Running", "former")
     assert made.requeue == REFRESH_INTERVAL_SECONDS
@@ -69,15 +70,15 @@ def test_refreshed_server_is_not_refreshed_again_within_the_interval() -> None:
 
 
 def test_server_that_cannot_be_inspected_is_a_warning() -> None:
-    made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate(error="10.0.0.1:11211 cannot be reached"))
+    made = plan_for(ServedCertificate(FINGERPRINT), ServedCertificate(error="10.0.0.1:11211 is unreachable: no route."))
     assert refreshed_pods(made) == []
     assert made.verdict.warning
-    assert "cache-1 cannot be asked: 10.0.0.1:11211 cannot be reached." in made.verdict.message
+    assert "cache-1 cannot be inspected: 10.0.0.1:11211 is unreachable: no route." in made.verdict.message
     assert made.status["certificate"] == "former"
 
 
 def test_certificate_is_not_recorded_while_a_server_is_not_ready() -> None:
-    """It comes back with whatever the kubelet had then; so it must be asked."""
+    """The missing server may start with the old files, so it must be inspected."""
     observed = Observed(
         workload_of("Deployment", pod(0), pod(1, ready=False)),
         secrets=CURRENT,
@@ -106,7 +107,7 @@ def test_missing_or_invalid_secrets_block_changes_and_are_read_again(reason: str
 
 
 class World:
-    """An operator with a fleet of servers."""
+    """Operator with fake servers."""
 
     def __init__(self) -> None:
         self.fleet = Fleet()
@@ -119,14 +120,14 @@ class World:
         return self.harness.resource("cache")
 
     async def reconcile_again(self) -> Obj:
-        """As a resync, or the timer that the last plan asked for, makes the operator look."""
+        """Reconcile every resource, like a resync or a requeue."""
         for key in self.harness.cache.keys(self.harness.controller.kind):
             self.harness.queue.add(key)
         await self.harness.settle()
         return self.harness.resource("cache")
 
     def apply_secret(self, found: Obj) -> None:
-        """Make a Secret, or change it."""
+        """Create or change a Secret."""
         self.harness.person.apply(SECRET, found, force=True)
 
     @property
@@ -190,9 +191,9 @@ async def test_running_servers_load_a_renewed_certificate(world: World) -> None:
     first, template = world.uids, world.template
     renewed = certificate("renewed")
     world.apply_secret(tls_secret(renewed))
-    waiting = await world.reconcile_again()  # the kubelet has not brought it yet
+    waiting = await world.reconcile_again()  # the kubelet has not updated the files yet
     assert reason(waiting) == "RefreshingCertificates"
-    assert waiting["status"]["conditions"][0]["status"] == "True", "clients notice nothing"
+    assert waiting["status"]["conditions"][0]["status"] == "True", "clients are not affected"
     assert len(world.fleet.refreshed) == 2
     world.fleet.files = renewed
     world.fleet.ages.clear()
@@ -234,13 +235,13 @@ async def test_unreachable_server_is_inspected_until_it_responds(world: World) -
     world.apply_secret(tls_secret(certificate("renewed")))
     unreachable = await world.reconcile_again()
     assert reason(unreachable) == "RefreshingCertificates"
-    assert "cannot be reached" in unreachable["status"]["conditions"][0]["message"]
+    assert "is unreachable" in unreachable["status"]["conditions"][0]["message"]
     world.fleet.unreachable.clear()
     assert reason(await world.reconcile_again()) == "Ready"
 
 
 async def test_new_ca_replaces_the_servers(world: World) -> None:
-    """What refresh_certs adds, it never takes away: memcached would trust the former authority on."""
+    """Only a restart removes trust: after refresh_certs, memcached still trusts the former CA."""
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**MUTUAL)
     first = world.uids
@@ -252,7 +253,7 @@ async def test_new_ca_replaces_the_servers(world: World) -> None:
 
 
 async def test_mismatched_certificate_and_key_are_never_passed_to_servers(world: World) -> None:
-    """A server that reads such a pair refuses every client from then on."""
+    """A server that loads such a pair rejects every new client."""
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
     world.apply_secret(tls_secret(Pair(certificate("renewed").certificate, certificate().key)))

@@ -1,4 +1,4 @@
-"""What Secrets must hold, and what is said of those that do not."""
+"""Validation of the Secrets of a Memcached, and its messages."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def test_missing_or_empty_key_is_named() -> None:
 @pytest.mark.parametrize(
     ("users", "problem"),
     [
-        ("app:secret", "the last line does not end"),
-        ("app:secret\n\n", "line 2 is not of the form"),
-        ("app\n", "line 1 is not of the form"),
-        (":secret\n", "line 1 is not of the form"),
-        ("app:\n", "line 1 is not of the form"),
-        ("app:secret\r\n", "line 1 is not of the form"),
-        ("app:a b\n", "or has a blank in it"),
-        ("a:b\n" * 9, "9 lines, and memcached reads 8"),
-        (f"app:{'x' * 251}\n", "line 1 is too long: memcached reads 254 bytes"),
+        ("app:secret", "the last line has no line break"),
+        ("app:secret\n\n", "line 2 does not have the form"),
+        ("app\n", "line 1 does not have the form"),
+        (":secret\n", "line 1 does not have the form"),
+        ("app:\n", "line 1 does not have the form"),
+        ("app:secret\r\n", "line 1 does not have the form"),
+        ("app:a b\n", "or contains whitespace"),
+        ("a:b\n" * 9, "9 lines, but memcached reads only 8"),
+        (f"app:{'x' * 251}\n", "line 1 is too long: memcached reads at most 254 bytes"),
     ],
 )
 def test_invalid_users_file_is_rejected_without_revealing_it(users: str, problem: str) -> None:
@@ -93,7 +93,7 @@ def test_valid_certificate_gives_its_fingerprint_and_no_digest() -> None:
     found = parsed(tls_secret(pair), **TLS)
     assert found.problem is None
     assert found.fingerprint == fingerprint(der(pair))
-    assert found.digest == "", "nothing that a running server cannot read anew"
+    assert found.digest == "", "a running server can reload all of it"
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_digest_depends_only_on_the_users_and_the_secret(one: str, other: str) -
         return parsed(found, **AUTH).digest
 
     assert (digest(one) == digest(other)) is (one == other)
-    assert digest(one) == digest(one, beside="x")
-    assert digest(one) != digest(one, uid="u-2"), "whoever does not know the UID can try no password by it"
+    assert digest(one) == digest(one, other="x")
+    assert digest(one) != digest(one, uid="u-2"), "the UID is a salt against guessed passwords"
 
 
 def test_digest_changes_with_the_ca_and_not_with_the_certificate() -> None:

@@ -1,4 +1,4 @@
-"""Whatever goes wrong at whichever moment, a Memcached ends as if nothing had happened."""
+"""Crash harness: a Memcached that is disturbed at any write ends in the same state as an undisturbed one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where a resource ends depends on what its spec says, and on nothing that it said before.
+"""The final state of a resource depends only on its current spec, not on earlier specs.
 
-Acto's oracles (SOSP'23): a spec that is changed to another ends as one that was made so; a spec that was wrong for a
-while ends as if it had not been. Each field is tried by itself, there and back, and many at once.
+Acto's oracles (SOSP'23): a changed spec ends like a new resource with that spec, and a repaired spec ends like a spec
+that was always valid. The tests change and revert each field alone, and several fields together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIELDS: dict[str, list[Obj]] = {
     "tls": [TLS, {"tls": {"secretName": "cache-tls", "clientAuth": "required"}}],
     "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
     "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
-    "paused": [],  # what it ends as depends on what was before: that is its meaning
+    "paused": [],  # the final state of a paused resource depends on earlier specs by design
     "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],
     "labels": [{"labels": {"team": "web"}}],
     "annotations": [{"annotations": {"example.com/a": "b"}}],
@@ -72,7 +72,7 @@ CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for numb
 
 
 async def differences_after(*specs: Obj) -> list[str]:
-    """How specs one after the other end differently from the last one alone, a line each."""
+    """Return how the final state after several specs differs from that of the last spec alone, one line each."""
     fresh = Scenario(f"{specs[-1]}", (apply(**specs[-1]),), given=SECRETS)
     reference = (await Course.learn(MEMCACHED, fresh)).reference
     play = Play(World(MEMCACHED))

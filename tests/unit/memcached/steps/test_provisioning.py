@@ -1,4 +1,4 @@
-"""What a Memcached may ask for beside its servers: a budget of disruption, an autoscaler, metrics, and deadlines."""
+"""Optional objects of a Memcached: PodDisruptionBudget, autoscaler and metrics; and deadlines."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_optional_object_is_created_repaired_and_deleted(harness: Harness,
 
 
 async def test_other_kind_of_budget_replaces_a_manually_edited_one(harness: Harness) -> None:
-    """Kubernetes refuses both at once, and what another owns stays through an apply."""
+    """Kubernetes rejects both at once, and an apply does not remove fields of other managers."""
     await settled(harness, podDisruptionBudget={"minAvailable": 1})
     harness.person.merge(DISRUPTION_BUDGET, NAMESPACE, "cache", {"spec": {"minAvailable": 3}})
     await settled(harness, podDisruptionBudget={"maxUnavailable": 2})
@@ -83,12 +83,12 @@ async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
     hpa.merge(harness.controller.kind, NAMESPACE, "cache", {"spec": {"size": 4}})
     await harness.settle()
     assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == 4
-    assert harness.resource("cache")["spec"]["size"] == 4, "nobody sets it back"
+    assert harness.resource("cache")["spec"]["size"] == 4, "the operator does not reset it"
 
 
 @pytest.mark.parametrize(("size", "runs"), [(1, 2), (3, 3), (9, 4)])
 async def test_size_outside_the_autoscalers_bounds_is_clamped(harness: Harness, size: int, runs: int) -> None:
-    """As the autoscaler will set it; the webhook sets it at once."""
+    """The webhook clamps the size at admission; without it, the operator clamps it."""
     await settled(harness, size=size, **OPTIONAL[AUTOSCALER])
     assert harness.person.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
     assert reason(harness.resource("cache")) == "Ready"
@@ -128,7 +128,7 @@ def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float,
     assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
     verdict = plan(late(phase, limit), observed).verdict
     assert (verdict.reason, verdict.warning) == (reason, True)
-    assert verdict.message.startswith("1 of 3 servers are ready. cache-2 does not start: ImagePullBackOff")
+    assert verdict.message.startswith("1 of 3 servers are ready. Pod cache-2 is failing: ImagePullBackOff")
     assert plan(late(phase, limit), observed).status["phase"] == phase
 
 
@@ -143,7 +143,7 @@ async def test_create_timeout_is_reported_even_across_a_restart() -> None:
     harness = started("--create-timeout=60", clock=lambda: time)
     harness.workloads.trouble = lambda _: "ImagePullBackOff"
     assert reason(await settled(harness)) == "ServerFailing"
-    # What the status says of times, the reconciler takes from the wall clock.
+    # The reconciler takes times in the status from the wall clock.
     started_at = harness.resource("cache")["status"]["conditions"][1]["lastTransitionTime"]
     time = type(NOW).fromisoformat(started_at) + timedelta(seconds=61)
     for _ in range(2):

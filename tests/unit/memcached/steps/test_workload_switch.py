@@ -1,4 +1,4 @@
-"""Servers with names that stay, and the change from one workload to the other."""
+"""Servers with stable names, and changes of spec.workload."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def test_former_workload_stays_until_the_new_one_is_ready() -> None:
     assert not [action for action in result.actions if isinstance(action, Delete)]
     assert result.verdict.reason == "SwitchingWorkload"
     assert result.verdict.message == (
-        "1 of 3 servers are ready in the StatefulSet; until all are, those of the Deployment serve."
+        "Changing the workload to a StatefulSet: 1 of 3 servers are ready. Clients use the Deployment until all "
+        "servers are ready."
     )
     assert result.status["phase"] == "Updating"
     assert result.status["servers"] == ["10.0.0.0:11211", "10.0.0.1:11211", "10.0.0.2:11211"]
@@ -81,7 +82,7 @@ def test_former_workload_is_deleted_when_all_new_servers_are_ready() -> None:
     [deletion] = [action for action in result.actions if isinstance(action, Delete)]
     assert (deletion.kind, deletion.obj) == (DEPLOYMENT, old.obj)
     assert result.verdict.progress is Progress.WAITING
-    assert result.verdict.message == "3 of 3 servers are ready in the StatefulSet; the Deployment goes."
+    assert result.verdict.message == "Deleting the Deployment: 3 of 3 servers are ready in the StatefulSet."
     assert result.status["servers"] == NAMES[:3]
 
 
@@ -136,7 +137,7 @@ async def test_server_list_does_not_change_during_a_rolling_update(harness: Harn
         if not harness.workloads.step():
             break
     await harness.settle()
-    assert not uids & {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}, "all were replaced"
+    assert not uids & {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}, "all servers were replaced"
     assert {tuple(found) for found in lists} == {tuple(NAMES[:3])}
     assert min(ready) == 2
 
@@ -167,7 +168,7 @@ async def test_workload_change_always_leaves_servers_for_clients(harness: Harnes
     }
     assert ["Deployment", "StatefulSet"] in [found for _, found in observed]
     reasons = [reason for reason, _ in await harness.events()]
-    assert reasons == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready is counted"
+    assert reasons == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready increases the count"
 
 
 async def test_reverted_workload_change_keeps_the_former_servers(harness: Harness) -> None:
@@ -177,7 +178,7 @@ async def test_reverted_workload_change_keeps_the_former_servers(harness: Harnes
     harness.apply("cache", size=3, **SET)
     await harness.settle()
     assert kinds(harness) == ["Deployment", "StatefulSet"]
-    assert len(harness.resource("cache")["status"]["servers"]) == 3, "the old ones serve on"
+    assert len(harness.resource("cache")["status"]["servers"]) == 3, "the former servers still serve"
     assert harness.resource("cache")["status"]["phase"] == "Updating"
     await settled(harness)
     assert kinds(harness) == ["Deployment"]
@@ -185,7 +186,7 @@ async def test_reverted_workload_change_keeps_the_former_servers(harness: Harnes
 
 
 async def test_foreign_workload_is_not_deleted(harness: Harness) -> None:
-    """It has our labels, as after a copy of a manifest, but is not this resource's."""
+    """A copied manifest has the labels of the resource, but no owner reference to it."""
     await settled(harness)
     foreign = harness.person.get(DEPLOYMENT, NAMESPACE, "cache")
     harness.person.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"ownerReferences": None}})
