@@ -1,4 +1,4 @@
-"""Writes every generated file from the registry: `python -m tools.manifests [directory of a project]`."""
+"""Generate all generated files from the registry of operators: `python -m tools.manifests [PROJECT_DIRECTORY]`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
+from docs import reasons
 from shared.api import crd, reference
 
 PROJECT = Path(__file__).parents[1]
 
 
 def write(project: Path) -> None:
-    """Write CRDs and their reference pages, the charts' values, dashboards, rules and docs below a directory."""
+    """Write CRDs, reference pages, chart values, dashboards, alert rules and docs into a project directory."""
     for operator in operators.installed():
         crds = project / "charts" / operator.process_name / "files/crds"
         crds.mkdir(parents=True, exist_ok=True)
@@ -29,6 +30,7 @@ def write(project: Path) -> None:
     dashboards.write(project)
     rules.write(project)
     docs.write(project)
+    (project / "docs/reference/reasons.md").write_text(reasons.to_markdown())
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def check_prose(path: str, prose: Prose) -> Iterator[Finding]:
 
 def _sentences(text: str) -> Iterator[tuple[str, int]]:
     start = 0
-    for end in re.finditer(r"[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=[-*|#>]|\w+: )", text):
+    for end in re.finditer(r"[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=[-*|#>├└│\d]|\w+: )", text):
         yield text[start : end.start()], start
         start = end.end()
     yield text[start:], start
@@ -190,12 +190,13 @@ def _template(node: ast.JoinedStr) -> str:
 
 
 def _comments(source: str) -> Iterator[Prose]:
-    """Yield each block of comments as one piece."""
+    """Yield each block of comments as one piece, and each comment behind code as another."""
     block: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:
             continue
-        if block and token.start[0] != block[-1].start[0] + 1:
+        follows_code = bool(token.line[: token.start[1]].strip())
+        if block and (follows_code or token.start[0] != block[-1].start[0] + 1):
             yield _comment(block)
             block = []
         block.append(token)
