@@ -34,8 +34,8 @@ def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> 
     reason = SWITCHING_WORKLOAD if former is not None else facts.operation
     if former is not None:
         message = (
-            f"Changing the workload to a {workload.kind}: {facts.summary}. Clients use the {former.kind} until all "
-            "servers are ready."
+            f"Changing from a {former.kind} to a {workload.kind}: {facts.summary} in the {workload.kind}. Clients use "
+            f"the {former.kind} until all are ready."
         )
     elif workload.outdated > 0:
         message = f"Rolling update: {workload.updated} of {size} servers are updated, and {ready} are ready."

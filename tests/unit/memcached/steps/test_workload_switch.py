@@ -65,8 +65,8 @@ def test_former_workload_stays_until_the_new_one_is_ready() -> None:
     assert not [action for action in result.actions if isinstance(action, Delete)]
     assert result.verdict.reason == "SwitchingWorkload"
     assert result.verdict.message == (
-        "Changing the workload to a StatefulSet: 1 of 3 servers are ready. Clients use the Deployment until all "
-        "servers are ready."
+        "Changing from a Deployment to a StatefulSet: 1 of 3 servers are ready in the StatefulSet. Clients use "
+        "the Deployment until all are ready."
     )
     assert result.status["phase"] == "Updating"
     assert result.status["servers"] == ["10.0.0.0:11211", "10.0.0.1:11211", "10.0.0.2:11211"]
