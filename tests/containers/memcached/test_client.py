@@ -73,9 +73,8 @@ async def test_connection_limit_is_reported(servers: Servers, version: str) -> N
             writer.write(b"version\r\n")
             with suppress(ConnectionError):
                 await reader.readline()  # a response, or the error of a rejected connection
-        assert isinstance(
-            await refused(to), Busy | Unreachable
-        )  # the connection may be closed before the error is read
+        # The connection may be closed before the error is read.
+        assert isinstance(await refused(to), Busy | Unreachable)
         for _, writer in idle:
             writer.close()
 
