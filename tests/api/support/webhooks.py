@@ -11,7 +11,7 @@ from shared.pki.trust_bundle import MUTATING, VALIDATING
 from tests.api.support.world import World
 
 BAD: dict[str, Any] = {"memoryMB": 64, "maxItemSizeMB": 33}
-SENTENCE = "33 is more than half of memoryMB, the most that memcached takes; lower it, or raise memoryMB."
+SENTENCE = "33 is more than half of memoryMB, the maximum that memcached accepts; lower it, or raise memoryMB."
 
 SPEC_CHANGED = "!has(object.metadata.deletionTimestamp) && (oldObject == null || object.?spec != oldObject.?spec)"
 """Who only removes a finalizer is not held up, even where no operator is there to ask."""
