@@ -97,7 +97,7 @@ class Check:
             return
         if not LABEL.items() <= (left["metadata"].get("labels") or {}).items():
             raise Failed(
-                f"{self.kind.name} {namespace}/{name} exists and does not belong to a check; it was not changed. Rename it."
+                f"{self.kind.name} {namespace}/{name} exists but belongs to no check. It was not changed. Rename it."
             )
         await kube.delete(self.kind, namespace, name, uid=left["metadata"]["uid"])
 
