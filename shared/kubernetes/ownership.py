@@ -44,7 +44,7 @@ class Owner:
         return self.selector(component) | {MANAGED_BY: self.operator, PART_OF: "platform"}
 
     def selector(self, component: str) -> dict[str, str]:
-        """Return labels that select exactly this resource's pods of a component; the name of the resource is included."""
+        """Return labels that select exactly this resource's pods of a component."""
         return {NAME: self.application, INSTANCE: self.name, COMPONENT: component}
 
     def reference(self) -> Obj:
