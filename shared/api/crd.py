@@ -175,7 +175,7 @@ def _node(schema: Mapping[str, Any], models: Mapping[str, Any], path: str) -> Ob
     if schema.get("x-kubernetes-int-or-string"):
         node.pop("type", None)
     elif "type" not in node:
-        raise TypeError(f"{path}: {dict(schema)} has no structural form")
+        raise TypeError(f"{path}: not possible in a structural schema: {dict(schema)}")
     node |= _fields(schema, models, path)
     if "items" in schema:
         node.setdefault("x-kubernetes-list-type", "atomic")
@@ -224,7 +224,7 @@ def _keywords(schema: Mapping[str, Any], path: str) -> Obj:
     """Return the keywords of the node itself; an unknown keyword raises an error, so that no constraint is lost."""
     unknown = [key for key in schema if key not in _KEPT | _TURNED and not key.startswith("x-kubernetes-")]
     if unknown:
-        raise TypeError(f"{path}: {', '.join(unknown)} have no structural form")
+        raise TypeError(f"{path}: not possible in a structural schema: {', '.join(unknown)}")
     node = {key: value for key, value in schema.items() if key not in _TURNED}
     if node.get("default", ...) is None:
         del node["default"]

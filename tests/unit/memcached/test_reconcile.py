@@ -135,7 +135,7 @@ async def test_an_object_of_anothers_is_left_alone_until_it_is_gone(harness: Har
     assert conditions(resource)["Stalled"] == "True"
     assert reason(resource) == "NotOurs"
     message = resource["status"]["conditions"][0]["message"]
-    assert ("belongs to ConfigMap shop" if controlled else "was not made by this operator") in message
+    assert ("belongs to ConfigMap shop" if controlled else "was not created by this operator") in message
     assert not harness.server.objects(DEPLOYMENT), "nothing after the step that stalled"
     harness.person.delete(SERVICE, NAMESPACE, "cache")
     [key] = harness.cache.keys(KIND)
@@ -187,7 +187,7 @@ async def test_a_spec_that_cannot_be_stalls_and_what_runs_goes_on(harness: Harne
     await harness.settle()
     stalled = harness.resource("cache")
     assert (reason(stalled), conditions(stalled)["Stalled"]) == ("InvalidSpec", "True")
-    assert "spec.memoryMB: 1 is too small; give at least 8." in stalled["status"]["conditions"][0]["message"]
+    assert "spec.memoryMB: 1 is too small; use at least 8." in stalled["status"]["conditions"][0]["message"]
     assert stalled["status"]["servers"] == before["status"]["servers"]
     harness.apply("cache", size=2)
     await harness.settle()

@@ -45,7 +45,7 @@ def test_a_users_file_gives_the_first_user() -> None:
 def test_a_secret_that_is_missing_is_named() -> None:
     reason, message = complaint(**AUTH)
     assert reason == "SecretMissing"
-    assert message.startswith("spec.auth: there is no Secret users in this namespace. Make it, with users")
+    assert message.startswith("spec.auth: Secret users does not exist. Create it with users")
 
 
 def test_a_key_that_is_missing_or_empty_is_named() -> None:
@@ -99,8 +99,8 @@ def test_a_certificate_and_its_key_are_taken_and_told_by_their_fingerprint() -> 
 @pytest.mark.parametrize(
     ("pair", "says"),
     [
-        (Pair("nothing", certificate().key), "there is no certificate in PEM form"),
-        (Pair(certificate().certificate, certificate("other").key), "the key is not the certificate's"),
+        (Pair("nothing", certificate().key), "no certificate in PEM format found"),
+        (Pair(certificate().certificate, certificate("other").key), "the key does not belong to the certificate"),
         (Pair(certificate().certificate, "nothing"), "certificate and key"),
     ],
 )
@@ -118,8 +118,8 @@ def test_a_certificate_that_serves_but_is_no_clients_does_where_none_is_asked() 
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (tls_secret(certificate(client=False)), "does not vouch for tls.crt as a client's certificate (un"),
-        (tls_secret(certificate(by="theirs")), "does not vouch for tls.crt"),
+        (tls_secret(certificate(client=False)), "does not verify tls.crt as a client certificate (un"),
+        (tls_secret(certificate(by="theirs")), "does not verify tls.crt"),
         (tls_secret(certificate(ended=True)), "certificate has expired"),
         (
             secret("cache-tls", tls_crt=certificate().certificate, tls_key=certificate().key, ca_crt="nothing"),

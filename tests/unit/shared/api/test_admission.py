@@ -146,13 +146,13 @@ async def test_what_is_being_deleted_is_left_alone(client: Client, path: str) ->
     ("body", "because"),
     [
         ("{", "the body is not JSON"),
-        ("[]", "this is something else"),
+        ("[]", "not another type"),
         (
             '{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}',
             "Set admissionReviewVersions",
         ),
         (json.dumps(asked(cup()) | {"request": {}}), "no request with a uid"),
-        (json.dumps(asked(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "says nothing of Pod of /v1"),
+        (json.dumps(asked(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "does not serve Pod of /v1"),
         (json.dumps(asked(cup(), object=["a"])), "are not objects"),
     ],
 )

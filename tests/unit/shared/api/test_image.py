@@ -30,7 +30,7 @@ def test_a_reference_has_its_parts(reference: str, registry: str, repository: st
 
 @pytest.mark.parametrize("reference", ["", "A/B:1", "a:", "a:b:c", "a//b", "a@sha256:1", "a b", "-a"])
 def test_what_is_no_reference_is_refused(reference: str) -> None:
-    with pytest.raises(ValueError, match="is no image reference"):
+    with pytest.raises(ValueError, match="is not an image reference"):
         Image.parse(reference)
 
 

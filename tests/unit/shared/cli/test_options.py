@@ -39,13 +39,13 @@ def test_the_environment_and_the_flag_that_wins() -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "because"),
     [
-        (["--workers", "0"], {}, "'0' is no number of at least 1"),
-        ([], {"WORKERS": "many"}, "'many' is no number of at least 1"),
-        (["--resync", "-5"], {}, "'-5' is no number of seconds above 0"),
+        (["--workers", "0"], {}, "'0' is not an integer of at least 1"),
+        ([], {"WORKERS": "many"}, "'many' is not an integer of at least 1"),
+        (["--resync", "-5"], {}, "'-5' is not a number of seconds above 0"),
         (["--log-level", "loud"], {}, "'loud' is not one of debug, info, warning, error"),
         ([], {"LOG_FORMAT": "xml"}, "'xml' is not one of json, text"),
-        (["--create-timeout", "0"], {}, "'0' is no number of seconds above 0"),
-        ([], {"LEADER_ELECT_LEASE_DURATION": "7.5"}, "'7.5' is no number of at least 1"),
+        (["--create-timeout", "0"], {}, "'0' is not a number of seconds above 0"),
+        ([], {"LEADER_ELECT_LEASE_DURATION": "7.5"}, "'7.5' is not an integer of at least 1"),
         (["--leader-elect"], {}, "--leader-elect outside a pod needs --leader-elect-namespace"),
         (
             ["--leader-elect-renew-deadline", "15"],
@@ -57,10 +57,10 @@ def test_the_environment_and_the_flag_that_wins() -> None:
             {"LEADER_ELECT_RENEW_DEADLINE": "11"},
             "--leader-elect-retry-period 6 must be at most half of --leader-elect-renew-deadline 11",
         ),
-        (["--otlp-endpoint", "collector:4318"], {}, "'collector:4318' is no URL: write http://host:4318"),
-        ([], {"METRICS_SECURE": "maybe"}, "METRICS_SECURE: 'maybe' is not one of true and false"),
+        (["--otlp-endpoint", "collector:4318"], {}, "'collector:4318' is not a URL: use http://host:4318"),
+        ([], {"METRICS_SECURE": "maybe"}, "METRICS_SECURE: 'maybe' is not true or false"),
         (["--metrics-sec"], {}, "unrecognized arguments: --metrics-sec"),
-        ([], {"INSTALL_CRDS": "perhaps"}, "INSTALL_CRDS: 'perhaps' is not one of true and false"),
+        ([], {"INSTALL_CRDS": "perhaps"}, "INSTALL_CRDS: 'perhaps' is not true or false"),
     ],
 )
 def test_a_wrong_value_is_named(

@@ -83,8 +83,8 @@ def test_what_is_to_outlive_its_resource_names_no_owner_and_is_still_ours() -> N
 @pytest.mark.parametrize(
     ("observed", "because"),
     [
-        (stranger(), "was not made by this operator"),
-        (stranger(labels={"app.kubernetes.io/instance": "a"}), "was not made by this operator"),
+        (stranger(), "was not created by this operator"),
+        (stranger(labels={"app.kubernetes.io/instance": "a"}), "was not created by this operator"),
         (owner("u-2").object(SERVICE, "a", component="server"), "belongs to Thing a (uid u-2)"),
         (
             stranger(ownerReferences=[{"kind": "Helm", "name": "x", "uid": "u-9", "controller": True}]),

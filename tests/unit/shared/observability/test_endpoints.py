@@ -145,7 +145,7 @@ async def test_verdicts_are_kept_of_so_many_tokens_and_no_more(scrape: Scrape) -
 
 async def test_an_address_that_is_none_is_refused() -> None:
     async with AsyncExitStack() as stack:
-        with pytest.raises(ValueError, match="'localhost' is no address: write host:port"):
+        with pytest.raises(ValueError, match="'localhost' is not an address: use host:port"):
             await endpoints.serve(stack, "localhost", [])
         await endpoints.serve(stack, "0", [])
 

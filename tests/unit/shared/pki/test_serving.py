@@ -96,7 +96,7 @@ _SOUND = signed()[1].certificate
 
 def test_a_key_of_another_certificate_does_not_fit() -> None:
     (_, one), (_, other) = signed(), signed()
-    with pytest.raises(ValueError, match="the key is not the certificate's"):
+    with pytest.raises(ValueError, match="the key does not belong to the certificate"):
         certs.server_context(Pair(one.certificate, other.key))
     with pytest.raises(ValueError, match="cannot be served with"):
         certs.server_context(Pair("nonsense", one.key))
@@ -120,7 +120,7 @@ async def test_what_is_made_in_a_thread_is_as_ordered() -> None:
 
 async def test_what_cannot_be_made_is_told_without_the_key() -> None:
     broken = Pair(signed()[0].certificate, "-----BEGIN PRIVATE KEY-----\nsecret")
-    with pytest.raises(OSError, match="making a certificate failed") as error:
+    with pytest.raises(OSError, match="issuing a certificate failed") as error:
         await make(CertificateOrder("ours", (HOST,), NOW, NOW + timedelta(days=1), broken, None))
     assert "secret" not in str(error.value)
 
@@ -260,7 +260,7 @@ async def test_halves_that_do_not_fit_are_kept_out(
         (tmp_path / "tls.key").write_text(second.key)
         await eventually(lambda: served_by(certificates.context) == second.certificate)
         running.cancel()
-    assert "the key is not the certificate's. Replace both." in caplog.text
+    assert "the key does not belong to the certificate. Replace both files." in caplog.text
 
 
 async def test_an_empty_directory_is_an_error_that_names_the_file(tmp_path: Path) -> None:

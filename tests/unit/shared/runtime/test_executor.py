@@ -238,7 +238,7 @@ class TestPatch:
 
     async def test_what_does_not_bear_our_labels_is_not_ours(self, room: Room) -> None:
         pod = room.pod("b-0", **{"app.kubernetes.io/instance": "b"})
-        with pytest.raises(NotOurs, match=r"Pod b-0 does not bear the labels .*instance=a"):
+        with pytest.raises(NotOurs, match=r"Pod b-0 does not have the labels .*instance=a"):
             await room.do(Patch(POD, pod, self.LABEL))
         assert "serves" not in room.person.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
 
@@ -297,7 +297,7 @@ async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -
     assert not await restored()
     room.person.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
     assert await room.do(service(2))
-    edited = "Service a differed from what this resource asks for; put back: spec.ports."
+    edited = "Service a was changed by another client; restored: spec.ports."
     assert await restored() == {edited}
     [(_, made)] = room.server.objects(SERVICE)
     await room.do(Delete(SERVICE, made))
@@ -305,7 +305,7 @@ async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -
     assert await restored() == {edited}
     room.person.delete(SERVICE, NAMESPACE, "a")
     assert await room.do(service(2))
-    assert await restored() == {edited, "Service a was missing; made again."}
+    assert await restored() == {edited, "Service a was missing and has been recreated."}
 
 
 @pytest.mark.parametrize("where", ["looks", "shakes"])

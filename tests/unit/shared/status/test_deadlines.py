@@ -36,7 +36,7 @@ def test_what_only_begins_has_all_of_its_time() -> None:
 def test_after_its_time_it_is_a_warning_that_says_what_hinders(progress: Progress, seconds: float) -> None:
     verdict, again = DEADLINE.judge(since(seconds), Verdict(progress, "ServerFailing", "No such image."), NOW)
     assert (verdict.progress, verdict.reason, verdict.warning, again) == (progress, "CreateTimeout", True, None)
-    assert verdict.message.startswith("No such image. It is under way since 202")
+    assert verdict.message.startswith("No such image. In progress since 202")
     assert verdict.message.endswith("longer than 600 s (--create-timeout).")
 
 

@@ -34,7 +34,7 @@ def test_the_lowest_rank_goes_first_and_alone() -> None:
     (action,) = step.actions
     assert isinstance(action, Delete)
     assert action.obj["metadata"]["name"] == "demo-1"
-    assert step.message == "2 of 3 pods still run as before the change: demo-1 is made anew."
+    assert step.message == "Rolling update: 2 of 3 pods are outdated; demo-1 is being recreated."
 
 
 def test_the_first_gate_that_answers_decides() -> None:
