@@ -1,4 +1,4 @@
-"""Requests as they go over the wire, and what comes back of them."""
+"""Requests and responses of the transport, over a real connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THING = {"kind": "Thing", "metadata": {"name": "ä"}}
 
 
 class Server:
-    """Answers every request alike, and keeps what it was asked."""
+    """Sends the same response to every request, and records the requests."""
 
     url = ""
 
@@ -53,7 +53,7 @@ async def transport(configuration: Configuration) -> AsyncIterator[HttpTransport
     await transport.close()
 
 
-async def test_a_request_arrives_as_it_was_meant(server: Server, transport: HttpTransport) -> None:
+async def test_request_is_sent_as_specified(server: Server, transport: HttpTransport) -> None:
     path, query = "/apis/example.com/v1/namespaces/a/things/b", {"force": "true", "labelSelector": "a=b"}
     answer = await transport.request(Request("PATCH", path, query, THING, APPLY_PATCH))
     assert answer == Response(200, THING)
@@ -64,7 +64,7 @@ async def test_a_request_arrives_as_it_was_meant(server: Server, transport: Http
     assert json.loads(body) == THING
 
 
-async def test_each_request_has_the_token_of_the_moment(
+async def test_each_request_has_the_current_token(
     server: Server, transport: HttpTransport, configuration: Configuration
 ) -> None:
     await transport.request(Request("GET", "/"))
@@ -73,12 +73,12 @@ async def test_each_request_has_the_token_of_the_moment(
     assert [request.headers["Authorization"] for request, _ in server.asked] == ["Bearer first", "Bearer second"]
 
 
-async def test_an_answer_that_is_no_json_is_shown_in_part(server: Server, transport: HttpTransport) -> None:
+async def test_response_that_is_not_json_is_shown_in_part(server: Server, transport: HttpTransport) -> None:
     server.status, server.text, server.headers = 503, "x" * 1000, {"Retry-After": "7"}
     assert await transport.request(Request("GET", "/")) == Response(503, {"message": "x" * 200}, 7.0)
 
 
-async def test_no_answer_is_said_to_be_none() -> None:
+async def test_missing_response_raises_unavailable() -> None:
     transport = HttpTransport(Configuration(host="http://127.0.0.1:1"))
     with pytest.raises(Unavailable, match=r"no answer from the API server: .* \(GET /api\)"):
         await transport.request(Request("GET", "/api"))
@@ -86,7 +86,7 @@ async def test_no_answer_is_said_to_be_none() -> None:
 
 
 @pytest.mark.parametrize(("exempt", "passed_by"), [("", False), ("127.0.0.1", True)])
-async def test_the_environments_proxy_is_used_unless_it_is_told_not_to(
+async def test_proxy_of_the_environment_is_used_unless_excluded(
     server: Server, monkeypatch: pytest.MonkeyPatch, exempt: str, passed_by: bool
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url)
@@ -101,7 +101,7 @@ async def test_the_environments_proxy_is_used_unless_it_is_told_not_to(
 
 
 class Slow:
-    """A transport that answers when it is told to."""
+    """A transport that responds when a test lets it."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -114,7 +114,7 @@ class Slow:
         return Response(200, request.path)
 
 
-async def test_a_crowd_has_no_more_requests_under_way_than_its_bound() -> None:
+async def test_concurrent_requests_are_limited() -> None:
     slow = Slow()
     crowd = Bounded(slow, requests=2)
     answers = [asyncio.ensure_future(crowd.request(Request("GET", f"/{number}"))) for number in range(5)]
