@@ -93,6 +93,6 @@ def test_lasting_object_has_no_owner_reference_and_is_accepted() -> None:
     ],
 )
 def test_foreign_object_is_rejected_with_advice(observed: Obj, because: str) -> None:
-    with pytest.raises(NotOurs, match="left alone") as refusal:
+    with pytest.raises(NotOurs, match="not changed") as refusal:
         require_ours(owner().object(SERVICE, "a", component="server"), observed)
     assert because in str(refusal.value)

@@ -1,4 +1,4 @@
-"""What a plan asks for is done to what the plan was made on, and to nothing else."""
+"""The executor applies a plan to exactly the objects that were observed."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class Shake(Call):
 
 
 class BoxTrouble(DatabaseError):
-    """The box does not answer."""
+    """The box does not respond."""
 
 
 @dataclass
 class Boxes:
-    """An operator that wants what the test wants.
+    """An operator with the plans of a test.
 
     Attributes:
-        wanted: the actions of the next plans.
-        done: calls that were carried out.
-        looks, shakes: what goes wrong where it looks, and where it shakes; None for nothing.
+        wanted: actions of the next plans.
+        done: executed calls.
+        looks, shakes: error to raise when it observes, and when it executes a call; None for none.
     """
 
     wanted: tuple[Action, ...] = ()
@@ -83,7 +83,7 @@ class Boxes:
 
 
 class Room:
-    """One box, its operator, and a way to let it do something."""
+    """One box and its operator."""
 
     def __init__(self) -> None:
         self.boxes = Boxes()
@@ -96,21 +96,21 @@ class Room:
         return Owner(BOX, NAMESPACE, "a", self.box["metadata"]["uid"], "box", OPERATOR)
 
     async def do(self, *actions: Action) -> bool:
-        """Execute, as if the plan had been made on the box as it was made."""
+        """Execute actions as planned on the box in its initial state."""
         return await self.harness.reconciler._executor.execute(self.box, actions)
 
     async def plan(self, *actions: Action) -> list[str]:
-        """Reconcile once, with a plan that wants this."""
+        """Reconcile once, with a plan of these actions."""
         self.boxes.wanted = actions
         self.harness.queue.add(*self.harness.cache.keys(BOX))
         return await self.harness.run()
 
     def made(self, kind: Kind, name: str, **body: Obj) -> Obj:
-        """An object that the operator made before."""
+        """Return an object that the operator created earlier."""
         return self.harness.server.actor(OPERATOR).apply(kind, self.own.object(kind, name, component="box", **body))
 
     def pod(self, name: str = "a-0", **labels: str) -> Obj:
-        """A pod that a StatefulSet made, with the box's labels and these."""
+        """Return a pod that a StatefulSet created, with the labels of the box and these."""
         owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "set", "controller": True}
         spec = {"containers": [{"name": "box", "image": "box:1"}]}
         metadata = {"name": name, "namespace": NAMESPACE, "labels": self.own.labels("box") | labels}
@@ -144,8 +144,8 @@ def gone(room: Room) -> None:
 
 
 @pytest.mark.parametrize("happens", [another_spec, another_of_the_name, on_its_way_out, gone])
-async def test_what_cannot_be_taken_back_is_not_done_for_a_spec_that_is_old(room: Room, happens: object) -> None:
-    room.harness.deaf.update(room.harness.controller.kinds)  # the watch has not told yet
+async def test_irreversible_action_is_not_executed_for_an_outdated_spec(room: Room, happens: object) -> None:
+    room.harness.deaf.update(room.harness.controller.kinds)  # the watch has not delivered the change yet
     service = room.made(SERVICE, "a", spec={"clusterIP": "None"})
     assert callable(happens)
     happens(room)
@@ -156,16 +156,18 @@ async def test_what_cannot_be_taken_back_is_not_done_for_a_spec_that_is_old(room
     assert room.person.get(SERVICE, NAMESPACE, "a")
     known = room.harness.cache.get(BOX, NAMESPACE, "a")
     found = [obj["metadata"]["resourceVersion"] for _, obj in room.server.objects(BOX)]
-    assert [known["metadata"]["resourceVersion"]] == found if known else not found, "the next look sees what is"
+    assert [known["metadata"]["resourceVersion"]] == found if known else not found, (
+        "the next reconcile reads the current state"
+    )
 
 
-async def test_a_box_whose_labels_changed_is_still_the_one_that_was_planned_on(room: Room) -> None:
+async def test_changed_labels_do_not_invalidate_a_plan(room: Room) -> None:
     room.person.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"a": "b"}}})
     assert await room.do(Shake())
     assert room.boxes.done == [Shake()]
 
 
-async def test_the_resource_is_read_once_for_all_actions_and_not_at_all_for_what_can_be_taken_back(room: Room) -> None:
+async def test_resource_is_read_once_for_all_irreversible_actions_only(room: Room) -> None:
     service, pod = room.made(SERVICE, "a", spec={"clusterIP": "None"}), room.pod()
     room.server.log.reset()
     desired = room.own.object(SERVICE, "b", component="box", spec={"clusterIP": "None"})
@@ -175,7 +177,7 @@ async def test_the_resource_is_read_once_for_all_actions_and_not_at_all_for_what
     assert room.server.log.reads["GET"] == 1
 
 
-async def test_a_step_on_the_database_asks_for_the_permit_and_kubernetes_writes_do_not(room: Room) -> None:
+async def test_database_call_requires_the_permit_and_kubernetes_writes_do_not(room: Room) -> None:
     asked = []
 
     def refuse(act: str) -> None:
@@ -190,11 +192,11 @@ async def test_a_step_on_the_database_asks_for_the_permit_and_kubernetes_writes_
 
 
 class TestPatch:
-    """A few fields of what a controller of Kubernetes made for us."""
+    """Changes of a few fields of an object that Kubernetes' controllers created."""
 
     LABEL = {"metadata": {"labels": {"serves": "clients"}}}  # noqa: RUF012
 
-    async def test_changes_what_it_names_and_nothing_else(self, room: Room) -> None:
+    async def test_patch_changes_only_the_named_fields(self, room: Room) -> None:
         pod = room.pod(kept="yes")
         assert await room.do(Patch(POD, pod, self.LABEL))
         labels = room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
@@ -203,18 +205,18 @@ class TestPatch:
         assert known is not None
         assert known["metadata"]["labels"] == labels
 
-    async def test_costs_nothing_where_it_would_change_nothing(self, room: Room) -> None:
+    async def test_patch_without_effect_costs_no_request(self, room: Room) -> None:
         pod = room.pod(serves="clients")
         room.server.log.reset()
         assert not await room.do(Patch(POD, pod, self.LABEL))
         assert not room.server.log.all_writes
 
-    async def test_removes_what_it_says_is_null(self, room: Room) -> None:
+    async def test_patch_removes_fields_that_are_null(self, room: Room) -> None:
         pod = room.pod(serves="clients")
         assert await room.do(Patch(POD, pod, {"metadata": {"labels": {"serves": None}}}))
         assert "serves" not in room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
 
-    async def test_a_claim_grows_and_a_size_in_other_words_is_no_change(self, room: Room) -> None:
+    async def test_claim_grows_and_an_equal_size_is_no_change(self, room: Room) -> None:
         grows = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"}}
         room.person.create(STORAGE_CLASS, grows | {"provisioner": "example.com/disks", "allowVolumeExpansion": True})
         asked = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "grows"}
@@ -226,7 +228,7 @@ class TestPatch:
         assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
 
     @pytest.mark.parametrize("told", [True, False])
-    async def test_a_pod_that_took_the_place_of_the_one_seen_is_left_alone(self, room: Room, *, told: bool) -> None:
+    async def test_pod_that_replaced_the_observed_one_is_not_changed(self, room: Room, *, told: bool) -> None:
         seen = room.pod()
         if not told:
             room.harness.deaf.add(POD)
@@ -236,7 +238,7 @@ class TestPatch:
             await room.do(Patch(POD, seen, self.LABEL))
         assert "serves" not in room.person.get(POD, NAMESPACE, "a-0")["metadata"]["labels"]
 
-    async def test_what_does_not_bear_our_labels_is_not_ours(self, room: Room) -> None:
+    async def test_object_without_the_labels_of_the_resource_is_rejected(self, room: Room) -> None:
         pod = room.pod("b-0", **{"app.kubernetes.io/instance": "b"})
         with pytest.raises(NotOurs, match=r"Pod b-0 does not have the labels .*instance=a"):
             await room.do(Patch(POD, pod, self.LABEL))
@@ -244,7 +246,7 @@ class TestPatch:
 
 
 @pytest.mark.parametrize("orphan", [True, False])
-async def test_what_a_deleted_object_owned_stays_where_the_plan_says_so(room: Room, *, orphan: bool) -> None:
+async def test_dependents_of_a_deleted_object_stay_if_orphaned(room: Room, *, orphan: bool) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "box", "image": "box:1"}]}}
     body = {"serviceName": "a", "replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     owner = room.made(STATEFUL_SET, "a", spec=body)
@@ -259,7 +261,7 @@ async def test_what_a_deleted_object_owned_stays_where_the_plan_says_so(room: Ro
     assert all(not pod["metadata"].get("ownerReferences") for pod in pods)
 
 
-async def test_what_is_not_watched_is_looked_at_live_and_written_only_if_it_differs(room: Room) -> None:
+async def test_unwatched_object_is_read_live_and_written_only_if_it_differs(room: Room) -> None:
     desired = Apply(SECRET, room.own.object(SECRET, "a", component="box", data={"key": "b25l"}))
     assert await room.do(desired)
     room.server.log.reset()
@@ -270,17 +272,17 @@ async def test_what_is_not_watched_is_looked_at_live_and_written_only_if_it_diff
     assert not room.server.objects(SECRET)
 
 
-async def test_what_is_missing_since_the_resource_went_is_not_made_again(room: Room) -> None:
+async def test_object_missing_since_its_resource_was_deleted_is_not_recreated(room: Room) -> None:
     service = Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"}))
     assert await room.do(service)
     room.person.delete(SERVICE, NAMESPACE, "a")
     gone(room)
-    with pytest.raises(Conflict, match="gone"):
+    with pytest.raises(Conflict, match="was deleted"):
         await room.do(service)
     assert not room.server.objects(SERVICE)
 
 
-async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -> None:
+async def test_only_changes_by_other_clients_are_reported_as_restored(room: Room) -> None:
     def service(port: int) -> Apply:
         spec = {"clusterIP": "None", "ports": [{"port": port, "protocol": "TCP"}]}
         return Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec))
@@ -292,7 +294,7 @@ async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -
     room.server.faults.lose_request(when=requests("PATCH", "/services/"))
     with pytest.raises(Unavailable):
         await room.do(service(1))
-    for port in (1, 2, 2):  # made, changed by a plan, and as it should be
+    for port in (1, 2, 2):  # created, changed by a plan, unchanged
         await room.do(service(port))
     assert not await restored()
     room.person.merge(SERVICE, NAMESPACE, "a", {"spec": {"ports": [{"port": 3, "protocol": "TCP"}]}})
@@ -309,7 +311,7 @@ async def test_only_what_somebody_else_changed_is_told_as_restored(room: Room) -
 
 
 @pytest.mark.parametrize("where", ["looks", "shakes"])
-async def test_a_database_that_does_not_answer_is_told_by_its_own_name_once_it_lasts(room: Room, where: str) -> None:
+async def test_unresponsive_database_is_reported_with_its_error_once_it_lasts(room: Room, where: str) -> None:
     await room.plan()
     assert accessors.is_true(room.harness.resource("a"), conditions.READY)
     panics = metrics.PANICS.labels(controller="box")._value.get()
@@ -326,7 +328,7 @@ async def test_a_database_that_does_not_answer_is_told_by_its_own_name_once_it_l
     assert accessors.is_true(room.harness.resource("a"), conditions.READY)
 
 
-async def test_a_spec_that_cannot_be_read_is_no_trouble_of_the_database(room: Room) -> None:
+async def test_invalid_spec_is_not_reported_as_a_database_error(room: Room) -> None:
     room.boxes.looks = InvalidSpec("spec.lid: no such lid")
     assert await room.plan() == ["terminal_error"]
     assert accessors.condition(room.harness.resource("a"), conditions.STALLED)["reason"] == "InvalidSpec"

@@ -1,4 +1,4 @@
-"""Keys are made as they are written, and never twice; a refusal that was foreseen is noted, and the rest goes on."""
+"""Keys are generated at the time of the write, and never twice; an expected rejection is recorded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def issued(order: CertificateOrder) -> Made:
 
 
 async def not_issued(_: CertificateOrder) -> Made:
-    raise OSError("making a certificate took more than 60 s")
+    raise OSError("issuing a certificate took more than 60 s")
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def stored(room: Room) -> dict[str, str]:
     return {key: base64.b64decode(text).decode() for key, text in found["data"].items()}
 
 
-async def test_an_authority_is_made_as_its_secret_is_written(room: Room) -> None:
+async def test_authority_is_created_when_its_secret_is_written(room: Room) -> None:
     assert await room.do(WriteSecret(secret(room, known="yes"), None, AUTHORITY, ("ca.crt", "ca.key")))
     found = stored(room)
     assert found.keys() == {"known", "ca.crt", "ca.key"}
     certs.server_context(certs.Pair(found["ca.crt"], found["ca.key"]))
 
 
-async def test_a_password_is_made_at_random_as_its_secret_is_written(room: Room) -> None:
+async def test_random_password_is_generated_when_its_secret_is_written(room: Room) -> None:
     assert await room.do(WriteSecret(secret(room, known="yes"), None, token="password"))
     first = stored(room)
     assert first["known"] == "yes"
@@ -71,7 +71,7 @@ async def test_a_password_is_made_at_random_as_its_secret_is_written(room: Room)
     assert stored(room) != first
 
 
-async def test_of_two_who_make_one_the_first_ones_stays(room: Room) -> None:
+async def test_first_of_two_concurrent_writers_wins(room: Room) -> None:
     write = WriteSecret(secret(room), None, AUTHORITY, ("ca.crt", "ca.key"))
     await room.do(write)
     first = stored(room)
@@ -80,7 +80,7 @@ async def test_of_two_who_make_one_the_first_ones_stays(room: Room) -> None:
     assert stored(room) == first
 
 
-async def test_what_changed_since_it_was_seen_is_not_replaced(room: Room) -> None:
+async def test_secret_that_changed_since_it_was_observed_is_not_replaced(room: Room) -> None:
     await room.do(WriteSecret(secret(room, key="one"), None))
     seen = room.person.get(SECRET, NAMESPACE, "a")
     assert await room.do(WriteSecret(secret(room, key="two"), seen))
@@ -93,20 +93,20 @@ async def test_what_changed_since_it_was_seen_is_not_replaced(room: Room) -> Non
     assert not room.server.objects(SECRET)
 
 
-async def test_what_is_not_written_any_more_is_gone(room: Room) -> None:
+async def test_key_that_is_no_longer_written_is_removed(room: Room) -> None:
     await room.do(WriteSecret(secret(room, key="one", other="two"), None))
     await room.do(WriteSecret(secret(room, key="one"), room.person.get(SECRET, NAMESPACE, "a")))
     assert stored(room) == {"key": "one"}
 
 
-async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
+async def test_foreign_secret_is_not_changed(room: Room) -> None:
     metadata = {"name": "a", "namespace": NAMESPACE}
     theirs = room.person.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
     with pytest.raises(NotOurs):
         await room.do(WriteSecret(secret(room, key="one"), theirs))
 
 
-async def test_a_certificate_that_cannot_be_made_is_trouble_that_is_told_and_tried_again(room: Room) -> None:
+async def test_failure_to_issue_a_certificate_is_reported_and_retried(room: Room) -> None:
     issue(room, not_issued)
     write = WriteSecret(secret(room), None, AUTHORITY)
     with pytest.raises(CertificateNotMade, match="took more than 60 s"):
@@ -115,7 +115,7 @@ async def test_a_certificate_that_cannot_be_made_is_trouble_that_is_told_and_tri
     assert await room.plan(write) == ["error"]
 
 
-async def test_a_client_alone_and_an_authority_alone_are_made_in_a_thread() -> None:
+async def test_client_certificate_and_authority_can_be_ordered_separately() -> None:
     authority = (await make(AUTHORITY)).authority
     assert authority is not None
     made = await make(CertificateOrder("client", (), BEGINS, BEGINS + timedelta(days=1), authority, None, client=True))
@@ -125,11 +125,11 @@ async def test_a_client_alone_and_an_authority_alone_are_made_in_a_thread() -> N
     assert (await make(AUTHORITY)).serving is None
 
 
-# Refusals.
+# Rejections.
 
 
 def claim(room: Room) -> Obj:
-    """A claim of a class that does not grow."""
+    """Return a claim of a storage class without expansion."""
     labels = room.own.labels("box")
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     metadata = {"name": "data-a-0", "namespace": NAMESPACE, "labels": labels}
@@ -140,7 +140,7 @@ def claim(room: Room) -> Obj:
 LARGER: Obj = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
 
 
-async def test_a_refusal_that_was_foreseen_is_noted_on_the_object(room: Room) -> None:
+async def test_expected_rejection_is_recorded_on_the_object(room: Room) -> None:
     found = claim(room)
     with pytest.raises(Forbidden):
         await room.do(Patch(PERSISTENT_VOLUME_CLAIM, found, LARGER))
@@ -150,7 +150,7 @@ async def test_a_refusal_that_was_foreseen_is_noted_on_the_object(room: Room) ->
     assert "resize" in annotation["example.com/refused"]
 
 
-async def test_what_is_to_outlive_its_resource_is_let_go_and_taken_back(room: Room) -> None:
+async def test_lasting_object_loses_its_owner_reference_and_gets_it_back(room: Room) -> None:
     spec: Obj = {"clusterIP": "None", "selector": {"app": "x"}, "ports": []}
     lasting = dataclasses.replace(room.own, lasting=True)
     await room.do(Apply(SERVICE, room.own.object(SERVICE, "a", component="box", spec=spec)))

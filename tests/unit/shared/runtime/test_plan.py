@@ -1,4 +1,4 @@
-"""The chain: what blocks, what goes on, and which answer people see."""
+"""The chain of steps: which step stops it, and which verdict is reported."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ def says(answer: Step) -> StepOf[None, None]:
     return lambda _resource, _seen, _now: answer
 
 
-def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict() -> None:
+def test_actions_accumulate_and_the_first_unfinished_step_is_the_verdict() -> None:
     steps = [
         says(PASS),
         says(Step.do(ONE)),
@@ -29,7 +29,7 @@ def test_actions_add_up_in_order_and_the_first_unsettled_answer_is_the_verdict()
     assert requeue == 5
 
 
-def test_what_must_be_waited_for_ends_the_chain_and_is_told() -> None:
+def test_waiting_step_stops_the_chain_and_is_the_verdict() -> None:
     for blocking in (
         Step.wait(Reason("Blocked"), "…", ONE),
         Step.blocked(Reason("Blocked"), "…"),
@@ -42,7 +42,7 @@ def test_what_must_be_waited_for_ends_the_chain_and_is_told() -> None:
         assert verdict.reason == "Blocked"
 
 
-def test_all_settled_is_ready() -> None:
+def test_resource_is_ready_if_every_step_is_done() -> None:
     _, verdict, requeue = follow([says(PASS)], None, None, NOW)
     assert verdict.done
     assert verdict.reason == "Ready"

@@ -1,4 +1,4 @@
-"""Events are written beside the work: none holds up another's object."""
+"""Events are written in the background, and those of one object never delay those of another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.status.events import Event, Recorder
 
 
 class Held:
-    """An API server that keeps the answers to whatever is about one object until it is let go."""
+    """An API server that delays responses about one object until released."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -46,7 +46,7 @@ def event(name: str, uid: str, reason: str) -> Event:
 
 
 def of_another_writer(uid: str) -> str:
-    """A UID whose events another writes (which, is by hash, and differs from process to process)."""
+    """Return a UID whose events another writer handles (it depends on a hash that differs by process)."""
     return next(other for other in map(str, range(1000)) if hash(other) % 8 != hash(uid) % 8)
 
 

@@ -1,4 +1,4 @@
-"""How long it took until a resource was as its spec says, and what is not counted as that."""
+"""Time until a resource matches its spec, and periods that are not counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STALLED, HELD = Verdict(Progress.BLOCKED, "InvalidSpec"), Verdict(Progress.PAUSE
 
 
 class Watched:
-    """A `Readiness`, and what it counted."""
+    """A `Readiness` and its measurements."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,7 +41,7 @@ class Watched:
 
     @property
     def counted(self) -> tuple[float, float]:
-        """How many changes, and how many seconds they took together."""
+        """Return the number of changes and their total time in seconds."""
         count, total = self._seen()
         return count - self._before[0], total - self._before[1]
 
@@ -55,7 +55,7 @@ def watched(request: pytest.FixtureRequest) -> Watched:
     return Watched(request.node.name)
 
 
-def test_a_new_resource_is_waited_for_since_it_was_made(watched: Watched) -> None:
+def test_new_resource_is_timed_since_its_creation(watched: Watched) -> None:
     watched.look(1, 0)
     watched.told(UNDERWAY, 1)
     watched.look(1, 2, observed=1)
@@ -64,13 +64,13 @@ def test_a_new_resource_is_waited_for_since_it_was_made(watched: Watched) -> Non
     assert watched.counted == (1, 15)
 
 
-def test_a_change_is_waited_for_since_it_was_seen(watched: Watched) -> None:
+def test_change_is_timed_since_it_was_observed(watched: Watched) -> None:
     watched.look(2, 100, observed=1)
     watched.told(DONE, 104)
     assert watched.counted == (1, 4)
 
 
-def test_a_change_on_top_of_another_is_no_new_beginning(watched: Watched) -> None:
+def test_change_during_another_change_is_the_same_measurement(watched: Watched) -> None:
     watched.look(2, 100, observed=1)
     watched.told(UNDERWAY, 101)
     watched.look(3, 130, observed=2)
@@ -78,14 +78,14 @@ def test_a_change_on_top_of_another_is_no_new_beginning(watched: Watched) -> Non
     assert watched.counted == (1, 60)
 
 
-def test_a_resource_that_comes_back_without_a_change_is_not_counted(watched: Watched) -> None:
+def test_recovery_without_a_change_is_not_measured(watched: Watched) -> None:
     watched.look(2, 0, observed=2)
     watched.told(UNDERWAY, 0)
     watched.told(DONE, 60)
     assert watched.counted == (0, 0)
 
 
-def test_time_in_which_the_spec_cannot_be_followed_counts(watched: Watched) -> None:
+def test_time_with_an_invalid_spec_counts(watched: Watched) -> None:
     watched.look(2, 0, observed=1)
     watched.told(STALLED, 0)
     watched.look(3, 50, observed=2)
@@ -93,7 +93,7 @@ def test_time_in_which_the_spec_cannot_be_followed_counts(watched: Watched) -> N
     assert watched.counted == (1, 60)
 
 
-def test_a_pause_that_a_person_asked_for_ends_the_wait(watched: Watched) -> None:
+def test_pause_ends_the_measurement(watched: Watched) -> None:
     watched.look(2, 0, observed=1)
     watched.told(HELD, 1)
     watched.look(3, 3600, observed=2)
@@ -101,28 +101,28 @@ def test_a_pause_that_a_person_asked_for_ends_the_wait(watched: Watched) -> None
     assert watched.counted == (1, 2)
 
 
-def test_another_resource_of_the_same_name_begins_anew(watched: Watched) -> None:
+def test_recreated_resource_starts_a_new_measurement(watched: Watched) -> None:
     watched.look(2, -1000, observed=1)
     watched.look(1, 0, uid="2")
     watched.told(DONE, 1)
     assert watched.counted == (1, 6)
 
 
-def test_what_is_known_from_before_another_led_counts_no_more(watched: Watched) -> None:
+def test_measurements_are_dropped_after_another_replica_led(watched: Watched) -> None:
     watched.look(2, 0, observed=1)
     watched.readiness.clear()
     watched.told(DONE, 3600)
     assert watched.counted == (0, 0)
 
 
-def test_what_was_deleted_is_not_waited_for(watched: Watched) -> None:
+def test_deleted_resource_is_not_measured(watched: Watched) -> None:
     watched.look(2, 0, observed=1)
     watched.readiness.forget(KEY)
     watched.told(DONE, 3600)
     assert watched.counted == (0, 0)
 
 
-async def test_a_reconcile_times_each_change_once_and_remembers_when_certificates_end() -> None:
+async def test_reconcile_times_each_change_once_and_records_certificate_expiry() -> None:
     kind = Kind("test.example.com", "v1", "Timed", "timeds")
     ends = [NOW + timedelta(days=2), NOW + timedelta(days=1)]
 

@@ -1,4 +1,4 @@
-"""Outdated pods are recreated one at a time; a gate, or a current pod that fails, holds the next."""
+"""Outdated pods are recreated one at a time; a gate or a failing updated pod blocks the next one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def roll(*places: Any) -> RollingUpdate[Any]:
     return RollingUpdate(places, lambda each: each.old, stale, Reason("Updating"), Reason("UpgradeHeld"), 10.0)
 
 
-def test_the_lowest_rank_goes_first_and_alone() -> None:
+def test_lowest_rank_is_recreated_first_and_alone() -> None:
     step = roll(place(0), place(1), place(2, old=False)).next(rank=lambda each: -int(each.name[-1]), gates=())
     (action,) = step.actions
     assert isinstance(action, Delete)
@@ -37,25 +37,23 @@ def test_the_lowest_rank_goes_first_and_alone() -> None:
     assert step.message == "Rolling update: 2 of 3 pods are outdated; demo-1 is being recreated."
 
 
-def test_the_first_gate_that_answers_decides() -> None:
+def test_first_gate_with_a_step_decides() -> None:
     asked: list[str] = []
 
     def passes(each: Any) -> None:
         asked.append(each.name)
 
     held = Step.wait(Reason("Held"), "No.")
-    gates = (passes, lambda _: held, lambda _: pytest.fail("it was settled before"))
+    gates = (passes, lambda _: held, lambda _: pytest.fail("an earlier gate has decided"))
     assert roll(place(0)).next(rank=lambda _: 0, gates=gates) is held
     assert asked == ["demo-0"]
 
 
-@pytest.mark.parametrize(
-    ("with_trouble", "quoted"), [(False, "spec says. Mend"), (True, "does not start: Crash. Mend")]
-)
-def test_a_current_pod_that_fails_is_named(with_trouble: bool, quoted: str) -> None:
+@pytest.mark.parametrize(("with_trouble", "quoted"), [(False, "updated. Fix"), (True, "does not start: Crash. Fix")])
+def test_failing_updated_pod_is_named(with_trouble: bool, quoted: str) -> None:
     step = roll(place(0), place(1, old=False, trouble="Crash.")).hold(place(0), "Why.", with_trouble=with_trouble)
     assert (step.reason, step.warning, step.actions, step.requeue) == ("UpgradeHeld", True, (), 10.0)
-    assert "demo-1 already runs as the spec says" in step.message
+    assert "demo-1 is already updated" in step.message
     assert quoted in step.message
 
 
@@ -64,7 +62,7 @@ def test_only_outdated_pods_without_a_running_server_are_broken() -> None:
     assert rolling_update.broken(places, lambda each: each.old) == [places[1]]
 
 
-def test_a_recreated_pod_has_its_time_unless_something_is_wrong_with_it() -> None:
+def test_recreated_pod_has_time_to_return_unless_it_has_a_problem() -> None:
     assert is_returning(place(0), NOW + RETURN_TIMEOUT)
     assert not is_returning(place(0), NOW + RETURN_TIMEOUT + timedelta(seconds=1))
     assert not is_returning(place(0, trouble="Crash."), NOW)

@@ -1,4 +1,4 @@
-"""A volume whose data may count is never deleted: what the table does not allow raises."""
+"""A volume with data in use is never deleted: the lifecycle does not allow it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ STATES: list[tuple[Obj, bool, VolumeState]] = [
 
 
 @pytest.mark.parametrize(("obj", "in_use", "state"), STATES)
-def test_a_claim_and_the_evidence_give_its_state(obj: Obj, in_use: bool, state: VolumeState) -> None:
+def test_state_follows_from_the_claim_and_the_use_of_its_data(obj: Obj, in_use: bool, state: VolumeState) -> None:
     assert state_of(obj, in_use=in_use) is state
 
 
 @pytest.mark.parametrize(("obj", "in_use", "state"), STATES)
-def test_a_claim_is_deleted_only_if_nothing_on_it_counts(obj: Obj, in_use: bool, state: VolumeState) -> None:
+def test_claim_is_deleted_only_if_its_data_is_not_in_use(obj: Obj, in_use: bool, state: VolumeState) -> None:
     if state in (VolumeState.CLAIMED, VolumeState.RELEASED):
         deletion = volumes.delete(obj, in_use=in_use)
         assert (deletion.kind, deletion.obj) == (PERSISTENT_VOLUME_CLAIM, obj)
@@ -53,17 +53,17 @@ def place(volume: Obj | None, pod: Obj | None) -> Any:
     return SimpleNamespace(name="demo-0", pod=None, pod_obj=pod, volume=volume, runs=False)
 
 
-def test_a_disk_is_replaced_volume_first_and_what_is_being_deleted_is_left() -> None:
+def test_volume_is_deleted_before_its_pod_and_terminating_objects_are_skipped() -> None:
     pod, leaving = {"metadata": {"name": "p"}}, {"metadata": {"name": "p", "deletionTimestamp": "x"}}
     kinds = [deletion.kind for deletion in volumes.replace_disk(place(claim(), pod), in_use=False)]
-    assert kinds == [PERSISTENT_VOLUME_CLAIM, POD], "the next pod cannot have a volume that is deleted before it"
+    assert kinds == [PERSISTENT_VOLUME_CLAIM, POD], "the next pod cannot use a volume that is being deleted"
     assert volumes.replace_disk(place(claim(deleting=True), leaving), in_use=False) == ()
     assert [found.kind for found in volumes.replace_disk(place(claim(deleting=True), pod), in_use=False)] == [POD]
     with pytest.raises(IllegalTransition):
         volumes.replace_disk(place(claim(), pod), in_use=True)
 
 
-def test_data_that_counts_is_never_one_event_away_from_deletion() -> None:
+def test_data_in_use_is_never_one_event_away_from_deletion() -> None:
     for state in (VolumeState.IN_USE, VolumeState.GROWING):
         assert VolumeState.DELETING not in VOLUME.transitions[state].values()
         assert not VOLUME.allows(state, VolumeEvent.DELETE)
