@@ -97,32 +97,32 @@ def json_patch(before: Any, after: Any, at: str = "") -> Iterator[Obj]:
             yield from json_patch(before[key], after[key], path)
 
 
-def _default(asked: AdmissionRequest) -> Obj:
-    patch = [] if asked.leaving else list(json_patch(asked.obj, asked.admission.default(asked.obj)))
+def _default(incoming: AdmissionRequest) -> Obj:
+    patch = [] if incoming.leaving else list(json_patch(incoming.obj, incoming.admission.default(incoming.obj)))
     if not patch:
         return {"allowed": True}
     return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
 
 
-def _validate(asked: AdmissionRequest) -> Obj:
-    if asked.leaving or asked.settled:
+def _validate(incoming: AdmissionRequest) -> Obj:
+    if incoming.leaving or incoming.settled:
         return {"allowed": True}
-    review = asked.admission.review(asked.obj, asked.old)
+    review = incoming.admission.review(incoming.obj, incoming.old)
     answer: Obj = {"allowed": not review.errors}
     if review.warnings:
         answer["warnings"] = [" ".join(warning.split()) for warning in dict.fromkeys(review.warnings)]
     if review.errors:
-        metrics.WEBHOOK_REFUSALS.labels(kind=asked.admission.kind.name).inc()
-        answer["status"] = _refusal(asked, review.errors)
+        metrics.WEBHOOK_REFUSALS.labels(kind=incoming.admission.kind.name).inc()
+        answer["status"] = _refusal(incoming, review.errors)
     return answer
 
 
 _ANSWERS: Mapping[str, Callable[[AdmissionRequest], Obj]] = {DEFAULT: _default, VALIDATE: _validate}
 
 
-def _refusal(asked: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
+def _refusal(incoming: AdmissionRequest, errors: tuple[str, ...]) -> Obj:
     """Return a Status in the form of the API server's own validation: kubectl lists the fields with their errors."""
-    kind, metadata = asked.admission.kind, asked.obj.get("metadata", {})
+    kind, metadata = incoming.admission.kind, incoming.obj.get("metadata", {})
     return {
         "status": "Failure",
         "code": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -150,12 +150,12 @@ def _webhook(path: str, answer: Callable[[AdmissionRequest], Obj], known: Mappin
 
     async def respond(request: web.Request) -> web.Response:
         try:
-            asked = _read(await request.clone(client_max_size=LARGEST).read(), known)
+            incoming = _read(await request.clone(client_max_size=LARGEST).read(), known)
         except BadRequest as error:
             log.warning("%s: bad request: %s", path, error)
             return web.Response(status=HTTPStatus.BAD_REQUEST, text=f"{error}\n")
         try:
-            response = {"uid": asked.uid, **answer(asked)}
+            response = {"uid": incoming.uid, **answer(incoming)}
         except Exception:
             metrics.WEBHOOK_PANICS.inc()
             log.exception("%s: internal error (a bug in the operator)", path)

@@ -92,8 +92,8 @@ class ResourceRequirements(SpecModel):
             f"{number_cel('self.requests[name]')} <= {number_cel('self.limits[name]')})",
             lambda given: (
                 not any(
-                    name in given.limits and smaller(given.limits[name], asked)
-                    for name, asked in given.requests.items()
+                    name in given.limits and smaller(given.limits[name], requested)
+                    for name, requested in given.requests.items()
                 )
             ),
             "a request is above its limit; lower the request, or raise the limit.",

@@ -45,7 +45,7 @@ def _part(resource: Resource) -> str:
         "## Spec\n",
         _table(_own_first(properties["spec"], resource.spec), "spec"),
         "A value outside these bounds is rejected when the resource is applied. So is a resource that violates one of "
-        "these rules (`…` stands for the value):\n",
+        "these rules (`…` is the value):\n",
         _rules(version["schema"]["openAPIV3Schema"]),
         "## Status\n",
         _table(properties["status"], "status"),
@@ -113,12 +113,12 @@ def _default(field: ReferenceField) -> str:
 
 
 def _rules(schema: Obj) -> str:
-    said = []
+    lines = []
     for path, inner, _ in (ReferenceField("", schema, required=True), *fields(schema, "")):
         for rule in inner.get("x-kubernetes-validations", ()):
             where = (path + rule.get("fieldPath", "")).lstrip(".")
-            said.append(f"- {f'`{where}`: ' if where else ''}{_message(rule)}")
-    return "\n".join([*said, ""])
+            lines.append(f"- {f'`{where}`: ' if where else ''}{_message(rule)}")
+    return "\n".join([*lines, ""])
 
 
 def _message(rule: Obj) -> str:

@@ -39,7 +39,7 @@ class Rule:
     Attributes:
         cel: constraint in CEL over the model as `self` (https://kubernetes.io/docs/reference/using-api/cel/).
         holds: the same constraint in Python over the parsed model.
-        message: how to fix a violation, printed after the path of the field; `{}` stands for `value`.
+        message: how to fix a violation, printed after the path of the field; `{}` is replaced by `value`.
         at: path within the model of the field that violates the rule; empty for the model itself.
         value: value that the message shows, in CEL and in Python.
     """
@@ -64,8 +64,8 @@ class Rule:
     def sentence(self, *models: object, at: str = "") -> str:
         """Return the error for a model that violates the rule; `at` is the path of the model in the resource."""
         where = ".".join(part for part in (at, self.at) if part)
-        said = self.message if self.value is None else self.message.replace("{}", str(self.value[1](*models)))
-        return f"{where}: {said}" if where else said
+        text = self.message if self.value is None else self.message.replace("{}", str(self.value[1](*models)))
+        return f"{where}: {text}" if where else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +196,11 @@ def broken(model: SpecModel, at: str, before: SpecModel | None = None) -> list[s
         at: path of the model in the resource, such as `spec`.
         before: previous state of the model; without it, no Transition is checked.
     """
-    said = _broken(model.RULES, model, before, at)
+    errors = _broken(model.RULES, model, before, at)
     former = dict(_inner(before)) if before is not None else {}
     for path, inner in _inner(model):
-        said += broken(inner, f"{at}.{path}", former.get(path) if "[" not in path else None)
-    return said
+        errors += broken(inner, f"{at}.{path}", former.get(path) if "[" not in path else None)
+    return errors
 
 
 def contradictions(
@@ -217,12 +217,12 @@ def contradictions(
 
 
 def _broken(rules: Iterable[Rule], model: object, before: object | None, at: str) -> list[str]:
-    said = []
+    errors = []
     for rule in rules:
         models = (model, before) if isinstance(rule, Transition) else (model,)
         if None not in models and not rule.holds(*models):
-            said.append(rule.sentence(*models, at=at))
-    return said
+            errors.append(rule.sentence(*models, at=at))
+    return errors
 
 
 def as_object(model: SpecModel) -> Obj:
@@ -262,9 +262,9 @@ _ADVICE = {
 def _sentence(at: str, found: Mapping[str, Any]) -> str:
     where = at + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
     advice = _ADVICE.get(found["type"])
-    said = advice.format(**found.get("ctx", {})) if advice else f"is invalid: {found['msg']}."
+    advice_text = advice.format(**found.get("ctx", {})) if advice else f"is invalid: {found['msg']}."
     given = "" if found["type"] == "missing" else f" {_short(found['input'])}"
-    return f"{where}:{given} {said}"
+    return f"{where}:{given} {advice_text}"
 
 
 def _short(value: object) -> str:

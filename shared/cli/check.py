@@ -113,11 +113,11 @@ class Check:
         seen = await kube.get(self.kind, namespace, name)
         if accessors.is_current(seen) and accessors.is_true(seen, conditions.READY):
             return seen
-        said = (
+        reported = (
             accessors.condition(seen, conditions.READY).get("message")
             or "No operator has reported a status: see the log of the operator."
         )
-        raise NotYet(f"{self.kind.name} {namespace}/{name} is not Ready: {said}")
+        raise NotYet(f"{self.kind.name} {namespace}/{name} is not Ready: {reported}")
 
 
 def main(check: Check, program: str, arguments: Sequence[str] | None = None) -> None:
@@ -147,13 +147,13 @@ async def _run(check: Check, kubeconfig: str, namespace: str, name: str) -> None
         await transport.close()
 
 
-async def _until(look: Callable[[], Awaitable[Found]], within: float, pause: float) -> Found:
+async def _until(attempt: Callable[[], Awaitable[Found]], within: float, pause: float) -> Found:
     """Return the result of `look`, repeated while it raises NotYet or the API server or a webhook is unavailable."""
     now = asyncio.get_running_loop().time
     deadline = now() + within
     while True:
         try:
-            return await look()
+            return await attempt()
         except (NotYet, Unavailable) as error:
             if now() >= deadline:
                 raise Failed(f"{error} Timed out after {within:g} s.") from None

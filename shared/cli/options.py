@@ -136,7 +136,7 @@ def _add_watch_flags(flags: _Flags) -> None:
 
 
 def _add_leader_flags(flags: _Flags) -> None:
-    flags.switch("--leader-elect", "elect a leader: one replica is active, the others stand by")
+    flags.switch("--leader-elect", "elect a leader: one replica is active, the others wait")
     flags.value("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
     for name, default, text, read in (
         ("lease-duration", "15", "whole seconds after the last renewal until another replica takes over", _count),

@@ -66,35 +66,35 @@ class Guard:
 
     async def _verdict(self, token: str, path: str) -> AccessVerdict:
         key = (hashlib.sha256(token.encode()).digest(), path)  # the token itself is not stored
-        expiry, asked = self._verdicts.get(key, (0.0, None))
-        if asked is None or self._clock() >= expiry:
-            asked = asyncio.create_task(self._ask(token, path))
-            self._verdicts[key] = (self._clock() + VERDICT_MAX_AGE_SECONDS, asked)
+        expiry, review = self._verdicts.get(key, (0.0, None))
+        if review is None or self._clock() >= expiry:
+            review = asyncio.create_task(self._review_request(token, path))
+            self._verdicts[key] = (self._clock() + VERDICT_MAX_AGE_SECONDS, review)
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > MAX_VERDICTS:
                 self._verdicts.popitem(last=False)
         try:
-            return await asyncio.shield(asked)  # other requests may wait for the same review
+            return await asyncio.shield(review)  # other requests may wait for the same review
         except KubeError as error:
             self._verdicts.pop(key, None)  # no verdict: the next request is reviewed again
             status = 503 if isinstance(error, Unavailable) else 500
             return AccessVerdict(status, f"the API server could not review the request: {error}")
 
-    async def _ask(self, token: str, path: str) -> AccessVerdict:
+    async def _review_request(self, token: str, path: str) -> AccessVerdict:
         reviewed = (await self._review(TOKEN_REVIEW, {"token": token})).get("status") or {}
         if not reviewed.get("authenticated"):
             return AccessVerdict(401, "the API server rejects this token; it may have expired")
         user = reviewed["user"]
-        wanted = {
+        attributes = {
             "user": user.get("username", ""),
             "uid": user.get("uid", ""),
             "groups": user.get("groups", []),
             "extra": user.get("extra", {}),
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        access = (await self._review(ACCESS_REVIEW, wanted)).get("status") or {}
+        access = (await self._review(ACCESS_REVIEW, attributes)).get("status") or {}
         if not access.get("allowed"):
-            name = wanted["user"]
+            name = attributes["user"]
             return AccessVerdict(
                 403, f"{name} may not GET {path}: bind it to a ClusterRole with nonResourceURLs [{path}]"
             )

@@ -88,7 +88,7 @@ class Kube:
         self.manager = manager
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        return await self._ask(Request("GET", kind.path(namespace, name)))
+        return await self._send(Request("GET", kind.path(namespace, name)))
 
     async def list(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0, after: str = ""
@@ -102,12 +102,12 @@ class Kube:
             after: `metadata.continue` of the previous page.
         """
         query = {"labelSelector": labels, "limit": str(limit) if limit else "", "continue": after}
-        found = await self._ask(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
+        found = await self._send(Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v}))
         return complete(kind, found)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
-        return await self._ask(Request("POST", path, {"fieldManager": self.manager}, obj))
+        return await self._send(Request("POST", path, {"fieldManager": self.manager}, obj))
 
     async def apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create the object, or set the owned fields of an existing object to those of `obj` (server-side apply).
@@ -117,7 +117,7 @@ class Kube:
         """
         path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
         query = {"fieldManager": self.manager, "force": "true"}
-        return await self._ask(Request("PATCH", path, query, obj, APPLY_PATCH))
+        return await self._send(Request("PATCH", path, query, obj, APPLY_PATCH))
 
     async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create an object by server-side apply, which records its fields as applied; never change an existing one.
@@ -133,7 +133,7 @@ class Kube:
     ) -> Obj:
         """Apply a JSON merge patch (RFC 7386): null removes a field, lists are replaced whole."""
         path = kind.path(namespace, name, subresource)
-        return await self._ask(Request("PATCH", path, {"fieldManager": self.manager}, patch, MERGE_PATCH))
+        return await self._send(Request("PATCH", path, {"fieldManager": self.manager}, patch, MERGE_PATCH))
 
     async def delete(
         self,
@@ -157,11 +157,11 @@ class Kube:
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {"propagationPolicy": propagation, "preconditions": preconditions}
-        answer = await self._ask(Request("DELETE", kind.path(namespace, name), body=body))
+        answer = await self._send(Request("DELETE", kind.path(namespace, name), body=body))
         # The response is a Status, the last state of the object, or the terminating object.
         return answer if (answer.get("metadata") or {}).get("deletionTimestamp") else None
 
-    async def _ask(self, request: Request) -> Obj:
+    async def _send(self, request: Request) -> Obj:
         with tracing.span(request.method, path=request.path):
             answer = await self._transport.request(request)
             if answer.status >= 400:

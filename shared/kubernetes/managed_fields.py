@@ -34,8 +34,8 @@ def record_of(obj: Obj, manager: str) -> Obj | None:
 def trim(obj: Obj, manager: str) -> Obj:
     """Return an object without the managedFields of other managers, which are most of its size and never read."""
     metadata = dict(obj["metadata"])
-    ours = [entry for entry in metadata.pop("managedFields", ()) if _is_record(entry, manager)]
-    return {**obj, "metadata": metadata | ({"managedFields": ours} if ours else {})}
+    own = [entry for entry in metadata.pop("managedFields", ()) if _is_record(entry, manager)]
+    return {**obj, "metadata": metadata | ({"managedFields": own} if own else {})}
 
 
 def _is_record(entry: Obj, manager: str) -> bool:
@@ -103,8 +103,8 @@ def _value(desired: Any, observed: Any, node: Obj, path: str) -> Iterator[str]:
 
 
 def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> Iterator[str]:
-    ours = [(json.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
-    for keys, node in ours:
+    own = [(json.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
+    for keys, node in own:
         child = f"{path}[{','.join(str(value) for value in keys.values())}]"
         want, have = _item(desired, keys), _item(observed, keys)
         if want is None or have is None:
@@ -113,7 +113,7 @@ def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> It
             yield from _map(want, have, node, child)
         elif not _same(want, have, child):
             yield child
-    if len(desired) > len(ours):
+    if len(desired) > len(own):
         yield path
 
 

@@ -81,7 +81,7 @@ def key_of(primary: Kind, operator: str, kind: Kind, obj: Obj, *, application: s
 
     Args:
         primary: kind of the resources.
-        operator: operator whose objects count.
+        operator: name of the operator.
         application: value of app.kubernetes.io/name, which distinguishes the objects of an operator's kinds: resources
             of two kinds may have the same name. Empty if the operator has one kind.
     """
@@ -129,15 +129,15 @@ def require_ours(desired: Obj, observed: Obj, uid: str = "") -> None:
     Raises:
         NotOurs: the object belongs to another controller, to an earlier resource of the same name, or to a user.
     """
-    theirs = controller_of(observed)
-    ours = (controller_of(desired) or {"uid": uid})["uid"]
+    controller = controller_of(observed)
+    own_uid = (controller_of(desired) or {"uid": uid})["uid"]
     what = f"{observed['kind']} {observed['metadata']['name']}"
-    if theirs is not None:
-        if theirs["uid"] == ours:
+    if controller is not None:
+        if controller["uid"] == own_uid:
             return
         raise NotOurs(
-            f"{what} belongs to {theirs['kind']} {theirs['name']} (uid {theirs['uid']}). It was not changed. "
-            "Rename this resource, or delete that object."
+            f"{what} belongs to {controller['kind']} {controller['name']} (uid {controller['uid']}). It was not "
+            "changed. Rename this resource, or delete that object."
         )
     labels, want = observed["metadata"].get("labels") or {}, desired["metadata"].get("labels") or {}
     if all(labels.get(key) == want.get(key) for key in (NAME, INSTANCE, MANAGED_BY)):

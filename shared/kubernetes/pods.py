@@ -56,14 +56,14 @@ class Pod:
             ready=_is_ready(obj, reported, container) and not leaving,
             leaving=leaving,
             ended=reported.get("phase") in ("Succeeded", "Failed"),
-            trouble=_trouble(obj, reported),
+            trouble=_problem(obj, reported),
         )
 
 
 def container_status(pod: Obj | None, container: str) -> Obj:
     """Return the status of a container; empty if the kubelet has not reported it."""
-    said = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
-    return next((known for known in said if known["name"] == container), {})
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
+    return next((known for known in statuses if known["name"] == container), {})
 
 
 def template_digest(template: Obj, *, labels: Iterable[str], annotations: Iterable[str]) -> str:
@@ -74,8 +74,8 @@ def template_digest(template: Obj, *, labels: Iterable[str], annotations: Iterab
         annotations: annotations to ignore.
     """
     plain = copy.deepcopy(template)
-    for part, untold in (("labels", labels), ("annotations", annotations)):
-        for name in untold:
+    for part, ignored in (("labels", labels), ("annotations", annotations)):
+        for name in ignored:
             plain["metadata"].get(part, {}).pop(name, None)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -105,7 +105,7 @@ def _is_ready(obj: Obj, reported: Obj, container: str) -> bool:
     return any(known["name"] == container and known.get("ready") for known in reported.get("containerStatuses") or ())
 
 
-def _trouble(obj: Obj, reported: Obj) -> str:
+def _problem(obj: Obj, reported: Obj) -> str:
     scheduled = accessors.condition(obj, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".strip(": ")

@@ -25,9 +25,9 @@ SECRETS_RETRY_SECONDS = 15.0
 
 async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Obj | None]:
     """Return the current Secrets by name; None for one that does not exist."""
-    wanted = sorted(set(names))
-    found = await asyncio.gather(*(_find(kube, namespace, name) for name in wanted))
-    return dict(zip(wanted, found, strict=True))
+    unique_names = sorted(set(names))
+    found = await asyncio.gather(*(_find(kube, namespace, name) for name in unique_names))
+    return dict(zip(unique_names, found, strict=True))
 
 
 async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
@@ -54,7 +54,7 @@ def encoded(content: Mapping[str, str]) -> dict[str, str]:
 
 
 def key_of(secret: Obj | None) -> bytes:
-    """Return the UID of the Secret, a key that hides digests from users who can list pods but cannot read Secrets."""
+    """Return the UID of the Secret, a key that hides digests from users that can list pods but not read Secrets."""
     return str((secret or {"metadata": {}})["metadata"].get("uid", "")).encode()
 
 

@@ -1,7 +1,7 @@
 """Transport to the API server: a connection pool of aiohttp, with the configuration of the official client.
 
 `kubernetes.aio` reads kubeconfigs and service accounts, runs exec plugins, renews tokens and sets up TLS. Its models
-and its `ApiClient` are not used: the latter looks up proxies on each request, and a .netrc in a thread.
+and its `ApiClient` are not used: the latter resolves proxies on each request, and a .netrc in a thread.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Bounded:
 
     def __init__(self, transport: Transport, requests: int = MAX_REQUESTS_AT_ONCE) -> None:
         self._transport = transport
-        self._places = asyncio.Semaphore(requests)
+        self._limit = asyncio.Semaphore(requests)
 
     async def request(self, request: Request) -> Response:
-        async with self._places:
+        async with self._limit:
             return await self._transport.request(request)
 
 

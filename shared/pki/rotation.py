@@ -219,7 +219,7 @@ class Authority:
 class Authorities:
     """The authorities that servers and clients should trust, newest first."""
 
-    held: tuple[Authority, ...] = ()
+    stored: tuple[Authority, ...] = ()
 
     @property
     def signer(self) -> Authority | None:
@@ -231,25 +231,25 @@ class Authorities:
 
     @property
     def former(self) -> tuple[Certificate, ...]:
-        return tuple(each.certificate for each in self.held if each.state is AuthorityState.RETIRED)
+        return tuple(each.certificate for each in self.stored if each.state is AuthorityState.RETIRED)
 
     @property
     def trusted(self) -> tuple[Certificate, ...]:
-        return tuple(each.certificate for each in self.held)
+        return tuple(each.certificate for each in self.stored)
 
     def usable(self, now: datetime) -> Authorities:
         """Return the authorities that have not expired."""
-        return Authorities(tuple(each for each in self.held if each.certificate.ends > now))
+        return Authorities(tuple(each for each in self.stored if each.certificate.ends > now))
 
     def promoted(self) -> Authorities:
         """Return the authorities after the successor is promoted and its predecessor retired."""
         events = {AuthorityState.INTRODUCED: AuthorityEvent.PROMOTE, AuthorityState.SIGNING: AuthorityEvent.RETIRE}
         return Authorities(
-            tuple(each.after(events[each.state]) if each.state in events else each for each in self.held)
+            tuple(each.after(events[each.state]) if each.state in events else each for each in self.stored)
         )
 
     def _only(self, state: AuthorityState) -> Authority | None:
-        return next((each for each in self.held if each.state is state), None)
+        return next((each for each in self.stored if each.state is state), None)
 
 
 def next_event(
@@ -259,7 +259,7 @@ def next_event(
 
     Args:
         informed: whether every server and client trusts the successor and the settling time is over.
-        lost: whether the held keys were deleted from their store.
+        lost: whether the stored keys were deleted from their store.
     """
     usable = authorities.usable(now)
     if usable.signer is None and usable.successor is None:
@@ -325,7 +325,7 @@ class SharedCertificates:
 
 
 def next_order(
-    held: SharedCertificates,
+    stored: SharedCertificates,
     now: datetime,
     policy: RotationPolicy,
     *,
@@ -343,7 +343,7 @@ def next_order(
         trusted: time since which all clients trust the newest authority; None if they do not.
         lost: whether the shared certificates were deleted, so that `held` is what this replica remembers.
     """
-    authorities, serving = held.authorities.usable(now), held.serves(hosts)
+    authorities, serving = stored.authorities.usable(now), stored.serves(hosts)
     informed = serving is not None and trusted is not None and now - trusted >= policy.settling(life_of(serving))
     event, why = next_event(authorities, now, informed=informed, lost=lost)
     if event is AuthorityEvent.PROMOTE:

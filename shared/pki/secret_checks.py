@@ -143,7 +143,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = F
     """
     try:
         certs.read(pair.certificate)
-        serving, asking = certs.server_context(pair), unverifying(pair)
+        serving, connecting = certs.server_context(pair), unverifying(pair)
     except ValueError as wrong:
         return f"{CERTIFICATE_KEY} and {PRIVATE_KEY}: {wrong}. Provide a certificate and its key."
     if not authority:
@@ -153,7 +153,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, whenever: bool = F
     except ssl.SSLError as wrong:
         return f"{AUTHORITY_KEY} holds no certificates in PEM form ({wrong.reason}). Provide the CA of the clients."
     serving.verify_mode = ssl.CERT_REQUIRED
-    if refusal := _refusal(serving, asking, whenever=whenever):
+    if refusal := _refusal(serving, connecting, whenever=whenever):
         return (
             f"{AUTHORITY_KEY} does not verify {CERTIFICATE_KEY} as a client certificate ({refusal}), and the operator "
             "and the metrics exporter are clients. Issue it from that CA, for server auth and client auth."
@@ -173,11 +173,11 @@ def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, 
         See `wrong_with_pair`.
     """
     try:
-        asking = certs.client_context(None, authority)
+        connecting = certs.client_context(None, authority)
     except ValueError as wrong:
         return f"{AUTHORITY_KEY}: {wrong}. Provide the CA of {CERTIFICATE_KEY} in PEM format."
     for host in hosts:
-        if refusal := _refusal(certs.server_context(pair), asking, host, whenever=whenever):
+        if refusal := _refusal(certs.server_context(pair), connecting, host, whenever=whenever):
             return (
                 f"clients that trust {AUTHORITY_KEY} reject {CERTIFICATE_KEY} for {host} "
                 f"({refusal.rstrip('.')}). Issue it from that CA, for that name, for server auth."
@@ -193,14 +193,14 @@ def unverifying(pair: certs.Pair) -> ssl.SSLContext:
     return context
 
 
-def _refusal(serving: ssl.SSLContext, asking: ssl.SSLContext, host: str | None = None, *, whenever: bool) -> str:
+def _refusal(serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None, *, whenever: bool) -> str:
     """Return why one side rejects the other in a TLS handshake in memory; empty if neither does."""
     if whenever:
         serving.verify_flags |= _NO_CHECK_TIME
-        asking.verify_flags |= _NO_CHECK_TIME
+        connecting.verify_flags |= _NO_CHECK_TIME
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serving.wrap_bio(to_server, to_client, server_side=True)
-    client = asking.wrap_bio(to_client, to_server, server_hostname=host)
+    client = connecting.wrap_bio(to_client, to_server, server_hostname=host)
     try:
         for end in (client, server, client, server):
             try:

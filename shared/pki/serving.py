@@ -53,7 +53,7 @@ PAUSES_PER_LIFE = 20
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 """Bounds of the retry delay, which doubles with each failure and never exceeds the usual pause."""
 
-MAX_WRITES_PER_LOOK = 5
+MAX_WRITES_PER_CHECK = 5
 """Maximum number of writes, or lost races, in one check."""
 
 Clock = Callable[[], datetime]
@@ -85,11 +85,11 @@ class Certificates(ABC):
             KubeError, ValueError, OSError: there is no usable certificate; the message has the reason.
         """
         try:
-            await self._look()
+            await self._check()
         except (KubeError, ValueError, OSError) as error:
             if self._current is None:
                 raise
-            self._tell(error)
+            self._log_failure(error)
 
     async def run(self) -> None:
         """Rotate the certificate until cancelled."""
@@ -97,17 +97,17 @@ class Certificates(ABC):
         while True:
             await asyncio.sleep(min(self._pause(), retry or self._pause()) * random.uniform(0.8, 1.0))
             try:
-                await self._look()
+                await self._check()
                 retry = None
             except (KubeError, ValueError, OSError) as error:
                 retry = min(2 * retry, LAST_RETRY_SECONDS) if retry else FIRST_RETRY_SECONDS
-                self._tell(error)
+                self._log_failure(error)
 
     def unready(self) -> str | None:
         """Return why clients cannot verify this server yet; None once the first check has succeeded."""
         return None if self._complete else "waiting for the certificate and for the caBundle of the webhooks"
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         await self._refresh()
         self._complete = True
 
@@ -131,7 +131,7 @@ class Certificates(ABC):
         if self._current is not None:
             connection.context = self._current
 
-    def _tell(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if isinstance(error, Conflict):  # another replica was quicker
             log.debug("checking again: %s", error)
             return
@@ -154,7 +154,7 @@ class FileCertificates(Certificates):
         self._clients = clients
         self._clock = clock
         self._pair: Pair | None = None
-        self._taught: tuple[str, datetime] | None = None
+        self._published: tuple[str, datetime] | None = None
 
     async def _refresh(self) -> None:
         pair = Pair(self._file("tls.crt"), self._file("tls.key"))
@@ -167,11 +167,11 @@ class FileCertificates(Certificates):
         if self._clients is None or not (self._directory / "ca.crt").exists():
             return
         now = self._clock()
-        if self._taught is None or self._taught[1] + LONGEST_PAUSE <= now or self._bundle() != self._taught[0]:
-            seen = await self._clients.look()
+        if self._published is None or self._published[1] + LONGEST_PAUSE <= now or self._bundle() != self._published[0]:
+            seen = await self._clients.read()
             bundle = self._bundle()
-            await self._clients.teach(seen, bundle)
-            self._taught = bundle, now
+            await self._clients.publish(seen, bundle)
+            self._published = bundle, now
 
     def _pause(self) -> float:
         return POLL_INTERVAL_SECONDS
@@ -219,46 +219,46 @@ class SelfSignedCertificates(Certificates):
         self._make = maker
         self._content: Mapping[str, str] = {}
         self._shared: SharedCertificates | None = None
-        self._held: SharedCertificates | None = None
+        self._known: SharedCertificates | None = None
         self._trusted: datetime | None = None
 
     async def _refresh(self) -> None:
-        for _ in range(MAX_WRITES_PER_LOOK):
-            trouble: KubeError | None = None
+        for _ in range(MAX_WRITES_PER_CHECK):
+            problem: KubeError | None = None
             try:
-                seen = await self._clients.look() if self._clients else []  # before the store is read: see `teach`
+                seen = await self._clients.read() if self._clients else []  # before the store is read: see `teach`
             except KubeError as error:
-                trouble, seen = error, []
+                problem, seen = error, []
             content = await self._store.read()
             if content != self._content:
                 self._content, self._shared = content, shared_certificates(content)
             if self._shared is not None:
-                if trouble is None:
-                    trouble = await self._teach(seen, self._shared)
-                self._take(self._shared, trusted=trouble is None)
+                if problem is None:
+                    problem = await self._publish(seen, self._shared)
+                self._take(self._shared, trusted=problem is None)
             if not await self._renew(lost=self._shared is None):
                 break
-        if trouble is not None:
-            raise trouble
+        if problem is not None:
+            raise problem
 
-    async def _teach(self, seen: list[tuple[Kind, Obj]], held: SharedCertificates) -> KubeError | None:
+    async def _publish(self, seen: list[tuple[Kind, Obj]], known: SharedCertificates) -> KubeError | None:
         try:
             if self._clients:
-                await self._clients.teach(seen, certs.joined(held.authorities.trusted))
+                await self._clients.publish(seen, certs.joined(known.authorities.trusted))
         except KubeError as error:
             return error
         return None
 
-    def _take(self, held: SharedCertificates, *, trusted: bool) -> None:
+    def _take(self, known: SharedCertificates, *, trusted: bool) -> None:
         """Serve the shared certificate, and record since when clients trust the newest authority."""
-        before, self._held = self._held, held
+        before, self._known = self._known, known
         if not trusted:
             self._trusted = None
-        elif self._trusted is None or before is None or before.newest != held.newest:
+        elif self._trusted is None or before is None or before.newest != known.newest:
             self._trusted = self._clock()
-        metrics.CERTIFICATE_EXPIRY.labels(name="authority").set(held.newest.ends.timestamp())
-        if held.serving is not None and (before is None or before.serving != held.serving):
-            self._serve(held.serving.pair)
+        metrics.CERTIFICATE_EXPIRY.labels(name="authority").set(known.newest.ends.timestamp())
+        if known.serving is not None and (before is None or before.serving != known.serving):
+            self._serve(known.serving.pair)
 
     async def _renew(self, *, lost: bool) -> bool:
         """Issue what is due.
@@ -266,14 +266,14 @@ class SelfSignedCertificates(Certificates):
         Returns:
             Whether the shared certificates changed, by this replica or another.
         """
-        held, now = self._held or SharedCertificates(), self._clock()
+        known, now = self._known or SharedCertificates(), self._clock()
         order, why = rotation.next_order(
-            held, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
+            known, now, self._policy, name=self._name, hosts=self._hosts, trusted=self._trusted, lost=lost
         )
         if order is None:
             return False
         try:
-            await self._store.write(shared_content(await self._make(order), held, now))
+            await self._store.write(shared_content(await self._make(order), known, now))
         except Conflict:
             return True
         except (KubeError, OSError):
@@ -284,7 +284,7 @@ class SelfSignedCertificates(Certificates):
         return True
 
     def _pause(self) -> float:
-        serving = self._held.serving if self._held else None
+        serving = self._known.serving if self._known else None
         return pause(serving.certificate if serving else None, self._clock()).total_seconds()
 
 

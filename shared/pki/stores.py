@@ -113,12 +113,12 @@ def shared_certificates(content: Mapping[str, str]) -> SharedCertificates | None
     return SharedCertificates(Authorities((Authority(state, newest, Pair(newest.pem, key)), *retired)), serving)
 
 
-def shared_content(made: Made, held: SharedCertificates, now: datetime) -> Mapping[str, str]:
+def shared_content(made: Made, stored: SharedCertificates, now: datetime) -> Mapping[str, str]:
     """Return the content to share after an order was fulfilled, without expired authorities."""
-    serving = made.serving or (held.serving.pair if held.serving else None)
-    bundle, signer = held.authorities.usable(now).trusted, made.authority
+    serving = made.serving or (stored.serving.pair if stored.serving else None)
+    bundle, signer = stored.authorities.usable(now).trusted, made.authority
     if signer is None:
-        signer = held.authorities.held[0].pair
+        signer = stored.authorities.stored[0].pair
     else:
         bundle = (*certs.read(signer.certificate), *bundle)
     assert serving is not None
@@ -136,26 +136,26 @@ def shared_content(made: Made, held: SharedCertificates, now: datetime) -> Mappi
 
 def issued_in(secret: Obj | None, keys: tuple[str, str] = LEAF_KEYS) -> IssuedCertificate | None:
     """Return the certificate in a Secret under these keys; None if it is unusable."""
-    held = content_of(secret)
-    certificate, key = (held.get(name, "") for name in keys)
+    stored = content_of(secret)
+    certificate, key = (stored.get(name, "") for name in keys)
     return certs.usable(Pair(certificate, key))
 
 
 def authorities_of(secret: Obj | None) -> Authorities:
     """Return the authorities in their Secret; unusable ones count as missing."""
-    held = [
+    stored = [
         Authority(state, found.certificate, found.pair)
         for state in (AuthorityState.INTRODUCED, AuthorityState.SIGNING)
         if (found := issued_in(secret, KEYS[state])) is not None
     ]
     retired = (Authority(AuthorityState.RETIRED, each) for each in certificates_in(secret, FORMER_KEY))
-    return Authorities((*held, *retired))
+    return Authorities((*stored, *retired))
 
 
 def authorities_content(authorities: Authorities) -> dict[str, str]:
     """Return the desired content of the Secret with the authorities, by key."""
     found: dict[str, str] = {FORMER_KEY: joined(authorities.former)} if authorities.former else {}
-    for each in authorities.held:
+    for each in authorities.stored:
         if each.pair is not None:
             found |= zip(KEYS[each.state], each.pair, strict=True)
     return found
@@ -211,5 +211,5 @@ def ends(found: Mapping[str, Obj | None], names: Iterable[str], authority: str =
         authority: the one of them with the authorities.
     """
     signing = {authority: KEYS[AuthorityState.SIGNING]}
-    held = {name: issued_in(found[name], signing.get(name, LEAF_KEYS)) for name in names}
-    return {name: each.certificate.ends for name, each in held.items() if each}
+    stored = {name: issued_in(found[name], signing.get(name, LEAF_KEYS)) for name in names}
+    return {name: each.certificate.ends for name, each in stored.items() if each}

@@ -29,7 +29,7 @@ class Clients:
         self._kube = kube
         self._name = name
 
-    async def look(self) -> list[tuple[Kind, Obj]]:
+    async def read(self) -> list[tuple[Kind, Obj]]:
         """Read the configurations.
 
         Raises:
@@ -37,7 +37,7 @@ class Clients:
         """
         return [(kind, await self._kube.get(kind, None, self._name)) for kind in (MUTATING, VALIDATING)]
 
-    async def teach(self, seen: list[tuple[Kind, Obj]], bundle: str) -> None:
+    async def publish(self, seen: list[tuple[Kind, Obj]], bundle: str) -> None:
         """Set the caBundle of the configurations, unless it is already set.
 
         Args:
@@ -47,13 +47,13 @@ class Clients:
         Raises:
             KubeError: a configuration cannot be written, or has changed since.
         """
-        wanted = base64.b64encode(bundle.encode()).decode()
+        encoded = base64.b64encode(bundle.encode()).decode()
         for kind, configuration in seen:
             webhooks = configuration.get("webhooks") or []
-            if all(webhook["clientConfig"].get("caBundle") == wanted for webhook in webhooks):
+            if all(webhook["clientConfig"].get("caBundle") == encoded for webhook in webhooks):
                 continue
-            told = {key: configuration["metadata"][key] for key in ("name", "uid", "resourceVersion")}
-            fields = [{"name": webhook["name"], "clientConfig": {"caBundle": wanted}} for webhook in webhooks]
-            body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": told, "webhooks": fields}
+            metadata = {key: configuration["metadata"][key] for key in ("name", "uid", "resourceVersion")}
+            fields = [{"name": webhook["name"], "clientConfig": {"caBundle": encoded}} for webhook in webhooks]
+            body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "webhooks": fields}
             await self._kube.apply(kind, body)
             log.info("updated caBundle of %s %s", kind, self._name)

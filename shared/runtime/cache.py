@@ -59,9 +59,9 @@ class Cache:
         self._changed = changed
         self._trim = trim
         self._kept: dict[Kind, dict[_ObjectName, _Kept]] = {kind: {} for kind in self.kinds}
-        self._places: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
-        self._graves: dict[tuple[Kind, _ObjectName], int] = {}
-        self._held: dict[
+        self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
+        self._tombstones: dict[tuple[Kind, _ObjectName], int] = {}
+        self._pending: dict[
             tuple[Kind, _ObjectName], set[Key]
         ] = {}  # by object being written: resources with events to report
         for kind, kept in self._kept.items():
@@ -73,7 +73,7 @@ class Cache:
 
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
         """Return the resource's objects of a kind, sorted by name."""
-        return [_unpacked(self._kept[kind][place]) for place in sorted(self._places[kind].get(key, ()))]
+        return [_unpacked(self._kept[kind][object_name]) for object_name in sorted(self._names[kind].get(key, ()))]
 
     def all(self, kind: Kind) -> Iterator[Obj]:
         """Iterate over the current objects of a kind; safe from any thread."""
@@ -81,22 +81,24 @@ class Cache:
 
     def keys(self, kind: Kind) -> list[Key]:
         """Return every resource that has an object of the kind."""
-        return list(self._places[kind])
+        return list(self._names[kind])
 
     def knows(self, kind: Kind, obj: Obj) -> bool:
         """Whether this version of an object, or a newer one, was already observed or deleted."""
-        place, version = _place(obj), resource_version(obj)
-        kept = self._kept[kind].get(place)
-        return (kept is not None and kept.version >= version) or self._graves.get((kind, place), -1) >= version
+        object_name, version = _object_name(obj), resource_version(obj)
+        kept = self._kept[kind].get(object_name)
+        return (kept is not None and kept.version >= version) or self._tombstones.get(
+            (kind, object_name), -1
+        ) >= version
 
     def seen(self, kind: Kind, obj: Obj) -> None:
         """Store an object from a watch event; reports its resource if the object is new."""
         concerned = self.put(kind, obj)
-        held = self._held.get((kind, _place(obj)))
-        if held is None:
+        pending = self._pending.get((kind, _object_name(obj)))
+        if pending is None:
             self.report(concerned)
         else:
-            held |= concerned
+            pending |= concerned
 
     def gone(self, kind: Kind, obj: Obj) -> None:
         """Remove an object after a watch event; `obj` is the last state of the object."""
@@ -110,12 +112,12 @@ class Cache:
         """
         if self.knows(kind, obj):
             return set()
-        place = _place(obj)
-        concerned = self._remove(kind, place)
+        object_name = _object_name(obj)
+        concerned = self._remove(kind, object_name)
         key = self._key_of(kind, obj)
         if key is not None:
-            self._kept[kind][place] = _Kept(resource_version(obj), key, marshal.dumps(self._trim(obj)))
-            self._places[kind].setdefault(key, set()).add(place)
+            self._kept[kind][object_name] = _Kept(resource_version(obj), key, marshal.dumps(self._trim(obj)))
+            self._names[kind].setdefault(key, set()).add(object_name)
             concerned.add(key)
         return concerned
 
@@ -124,27 +126,27 @@ class Cache:
 
         The watch event of the write may arrive first. It is not reported, unless it has a newer version.
         """
-        place = _ObjectName(namespace, name)
-        held = self._held[kind, place] = set()
+        object_name = _ObjectName(namespace, name)
+        pending = self._pending[kind, object_name] = set()
         try:
             answer = await write
-            kept = self._kept[kind].get(place)
+            kept = self._kept[kind].get(object_name)
             if kept is None or kept.version <= resource_version(answer):
-                held.clear()
+                pending.clear()
             self.put(kind, answer)
         finally:
-            del self._held[kind, place]
-            self.report(held)
+            del self._pending[kind, object_name]
+            self.report(pending)
         return answer
 
     def drop(self, kind: Kind, obj: Obj) -> set[Key]:
         """Remove an object as of its resourceVersion; nothing happens if a newer version is known."""
-        place, version = _place(obj), resource_version(obj)
-        known = self._kept[kind].get(place)
+        object_name, version = _object_name(obj), resource_version(obj)
+        known = self._kept[kind].get(object_name)
         if known is not None and known.version > version:
             return set()
-        self._bury(kind, place, version)
-        return self._remove(kind, place)
+        self._add_tombstone(kind, object_name, version)
+        return self._remove(kind, object_name)
 
     def replace(self, kind: Kind, namespace: str | None, listing: Obj) -> set[Key]:
         """Replace the content by a list: store its items, and remove older objects that it does not contain.
@@ -160,11 +162,11 @@ class Cache:
     def _prune(self, kind: Kind, namespace: str | None, listed: set[_ObjectName], version: int) -> set[Key]:
         """Remove the objects that a list of this version does not contain."""
         concerned: set[Key] = set()
-        for place, kept in list(self._kept[kind].items()):
-            elsewhere = namespace is not None and place.namespace != namespace
-            if place not in listed and not elsewhere and kept.version <= version:
-                self._bury(kind, place, version)
-                concerned |= self._remove(kind, place)
+        for object_name, kept in list(self._kept[kind].items()):
+            elsewhere = namespace is not None and object_name.namespace != namespace
+            if object_name not in listed and not elsewhere and kept.version <= version:
+                self._add_tombstone(kind, object_name, version)
+                concerned |= self._remove(kind, object_name)
         return concerned
 
     def report(self, concerned: Iterable[Key]) -> None:
@@ -172,21 +174,21 @@ class Cache:
         for key in concerned:
             self._changed(key)
 
-    def _remove(self, kind: Kind, place: _ObjectName) -> set[Key]:
-        kept = self._kept[kind].pop(place, None)
+    def _remove(self, kind: Kind, object_name: _ObjectName) -> set[Key]:
+        kept = self._kept[kind].pop(object_name, None)
         if kept is None:
             return set()
-        siblings = self._places[kind][kept.key]
-        siblings.remove(place)
+        siblings = self._names[kind][kept.key]
+        siblings.remove(object_name)
         if not siblings:
-            del self._places[kind][kept.key]
+            del self._names[kind][kept.key]
         return {kept.key}
 
-    def _bury(self, kind: Kind, place: _ObjectName, version: int) -> None:
-        earlier = self._graves.pop((kind, place), version)
-        self._graves[(kind, place)] = max(earlier, version)
-        if len(self._graves) > MAX_TOMBSTONES:
-            self._graves.pop(next(iter(self._graves)))
+    def _add_tombstone(self, kind: Kind, object_name: _ObjectName, version: int) -> None:
+        earlier = self._tombstones.pop((kind, object_name), version)
+        self._tombstones[(kind, object_name)] = max(earlier, version)
+        if len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.pop(next(iter(self._tombstones)))
 
 
 class Relist:
@@ -210,14 +212,14 @@ class Relist:
         """
         concerned: set[Key] = set()
         for obj in page.get("items") or ():
-            self._listed.add(_place(obj))
+            self._listed.add(_object_name(obj))
             concerned |= self.cache.put(self._kind, obj)
         if not page["metadata"].get("continue"):
             concerned |= self.cache._prune(self._kind, self._namespace, self._listed, resource_version(page))
         return concerned
 
 
-def _place(obj: Obj) -> _ObjectName:
+def _object_name(obj: Obj) -> _ObjectName:
     metadata = obj["metadata"]
     return _ObjectName(metadata.get("namespace") or "", metadata["name"])
 

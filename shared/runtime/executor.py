@@ -61,7 +61,7 @@ class Executor:
         self._cache = cache
         self._recorder = recorder
         self._permit = permit
-        self._asked: dict[int, int] = {}  # last applied state by object; both as hashes
+        self._applied: dict[int, int] = {}  # last applied state by object; both as hashes
 
     async def execute(self, resource: Obj, actions: tuple[Action, ...]) -> bool:
         """Execute the actions of a plan.
@@ -110,30 +110,30 @@ class Executor:
         except errors.NotFound:
             self._cache.drop(kind, resource)
             raise errors.Conflict(f"{kind} {metadata['name']} was deleted") from None
-        if _told(live) != _told(resource):
+        if _planned_state(live) != _planned_state(resource):
             self._cache.put(kind, live)  # the next reconcile, which follows at once, reads it
             raise errors.Conflict(f"{kind} {metadata['name']} has changed since it was observed")
 
     async def _apply(self, resource: Obj, action: Apply) -> bool:
         kind, desired = action.kind, action.obj
         namespace, name = desired["metadata"]["namespace"], desired["metadata"]["name"]
-        observed = await self._look(kind, namespace, name)
-        place, asked = _place(kind, desired), hash(json.dumps(desired))
-        was_so = self._asked.get(place) == asked
+        observed = await self._read(kind, namespace, name)
+        object_hash, desired_hash = _object_hash(kind, desired), hash(json.dumps(desired))
+        was_applied = self._applied.get(object_hash) == desired_hash
         if observed is None:
-            if action.unchanged or was_so:  # it may have been deleted with the resource
+            if action.unchanged or was_applied:  # it may have been deleted with the resource
                 await self._require_current(resource)
             applied = await self._written(kind, namespace, name, self._create(resource, action))
             log.info("%s: created %s %s", _key(resource), kind, name)
-            if was_so:
-                self._tell_restored(resource, f"{kind} {name} was missing and has been recreated.")
+            if was_applied:
+                self._record_restored(resource, f"{kind} {name} was missing and has been recreated.")
         else:
             ownership.require_ours(desired, observed, resource["metadata"]["uid"])
             if observed["metadata"].get("deletionTimestamp"):
                 raise errors.Conflict(f"{kind} {name} is still being deleted")
             paths = managed_fields.difference(desired, observed, self._kube.manager)
             if not paths:
-                self._remember(place, asked)
+                self._remember(object_hash, desired_hash)
                 return False
             pinned = _pinned(desired, uid=observed["metadata"]["uid"])
             if action.unchanged:
@@ -143,16 +143,16 @@ class Executor:
                 applied = await self._written(kind, namespace, name, self._kube.apply(kind, pinned))
             except errors.Conflict:
                 if action.unchanged:
-                    await self._look_again(kind, observed)
+                    await self._refresh(kind, observed)
                 raise
             if accessors.resource_version(applied) == accessors.resource_version(observed):
                 log.debug("%s: applying %s %s changed nothing: %s", _key(resource), kind, name, ", ".join(paths))
                 return False
             log.info("%s: applied %s %s: %s", _key(resource), kind, name, ", ".join(paths))
-            if was_so:
+            if was_applied:
                 differed = f"{kind} {name} was changed by another client"
-                self._tell_restored(resource, f"{differed}; restored: {', '.join(paths)}.")
-        self._remember(place, asked)
+                self._record_restored(resource, f"{differed}; restored: {', '.join(paths)}.")
+        self._remember(object_hash, desired_hash)
         return True
 
     async def _create(self, resource: Obj, action: Apply) -> Obj:
@@ -175,7 +175,7 @@ class Executor:
     async def _patch(self, resource: Obj, action: Patch) -> bool:
         kind, metadata = action.kind, action.obj["metadata"]
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-        observed = await self._look(kind, namespace, name)
+        observed = await self._read(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
             raise errors.Conflict(f"{kind} {name} (uid {uid}) was deleted")
         ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
@@ -225,7 +225,7 @@ class Executor:
 
     async def _delete(self, resource: Obj, action: Delete) -> None:
         kind, metadata = action.kind, action.obj["metadata"]
-        self._asked.pop(_place(kind, action.obj), None)
+        self._applied.pop(_object_hash(kind, action.obj), None)
         try:
             left = await self._kube.delete(
                 kind,
@@ -251,7 +251,7 @@ class Executor:
         with tracing.span("call", step=str(call)):
             await self._controller.call(call)
 
-    async def _look(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+    async def _read(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         """Return an object from the cache, or live if its kind is not watched."""
         if kind in self._cache.kinds:
             return self._cache.get(kind, namespace, name)
@@ -260,7 +260,7 @@ class Executor:
         except errors.NotFound:
             return None
 
-    async def _look_again(self, kind: Kind, observed: Obj) -> None:
+    async def _refresh(self, kind: Kind, observed: Obj) -> None:
         """Update the cache, so that the next reconcile, which follows at once, reads the current object."""
         metadata = observed["metadata"]
         try:
@@ -277,22 +277,22 @@ class Executor:
             return await self._cache.written(kind, namespace, name, write)
         return await write
 
-    def _remember(self, place: int, asked: int) -> None:
+    def _remember(self, object_hash: int, desired_hash: int) -> None:
         """Remember the applied state: if the object differs the next time, another client has changed it."""
-        self._asked[place] = asked
-        if len(self._asked) > MAX_REMEMBERED_INTENTS:
-            self._asked.pop(next(iter(self._asked)))
+        self._applied[object_hash] = desired_hash
+        if len(self._applied) > MAX_REMEMBERED_INTENTS:
+            self._applied.pop(next(iter(self._applied)))
 
-    def _tell_restored(self, resource: Obj, message: str) -> None:
+    def _record_restored(self, resource: Obj, message: str) -> None:
         """Record an event, so that the client that changed or deleted an object learns that it was restored."""
         self._recorder.record(Event.about(resource, RESTORED, message))
 
 
-def _place(kind: Kind, obj: Obj) -> int:
+def _object_hash(kind: Kind, obj: Obj) -> int:
     return hash((kind, obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
 
-def _told(resource: Obj) -> tuple[object, ...]:
+def _planned_state(resource: Obj) -> tuple[object, ...]:
     """Return what must not have changed since the plan: identity, spec, deletion and status."""
     metadata = resource["metadata"]
     return metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp"), resource.get("status")

@@ -1,11 +1,11 @@
-"""Leader election by a Lease, with the rules of client-go: one replica is active, the others stand by.
+"""Leader election by a Lease, with the rules of client-go: one replica is active, the others wait.
 
 The rules do not depend on synchronized clocks:
 
 - A Lease belongs to its holder until it has not changed for its lease duration, measured by this replica's *own*
   monotonic clock. The times in the Lease are only informational.
 - A leader that cannot renew within `renew_deadline` stops its workers. Another replica takes over after
-  `lease_duration` at the earliest. The former leader then stands by with a warm cache and takes part in the election:
+  `lease_duration` at the earliest. The former leader then waits with a warm cache and takes part in the election:
   an API server that is unavailable for a minute does not cause a restart.
 - A leader that shuts down releases the Lease, so that another replica takes over within a `retry_period`.
 
@@ -84,24 +84,24 @@ class LeaseObservation:
         return LeaseObservation(lease, self.since) if seen.spec == self.spec else seen
 
     def may_be_taken_by(self, identity: str, now: float) -> bool:
-        """Whether the Lease is free, held by `identity`, or expired."""
+        """Whether the Lease is free, owned by `identity`, or expired."""
         return self.holder in ("", identity) or now >= self.since + self.spec.get("leaseDurationSeconds", 0)
 
 
-def claim(sight: LeaseObservation | None, identity: str, duration: int, now: datetime) -> Obj:
+def claim(observation: LeaseObservation | None, identity: str, duration: int, now: datetime) -> Obj:
     """Return the spec to acquire or renew a Lease.
 
     Args:
-        sight: last observation; None if there is no Lease.
+        observation: last observation; None if there is no Lease.
         duration: lease duration in seconds.
         now: wall clock time, only informational.
     """
     spec = {"holderIdentity": identity, "leaseDurationSeconds": duration, "renewTime": _micro_time(now)}
-    if sight is None:
+    if observation is None:
         return spec | {"acquireTime": _micro_time(now), "leaseTransitions": 0}
-    if sight.holder == identity:
+    if observation.holder == identity:
         return spec
-    return spec | {"acquireTime": _micro_time(now), "leaseTransitions": sight.spec.get("leaseTransitions", 0) + 1}
+    return spec | {"acquireTime": _micro_time(now), "leaseTransitions": observation.spec.get("leaseTransitions", 0) + 1}
 
 
 def release(now: datetime) -> Obj:
@@ -150,13 +150,13 @@ class Leadership:
         self._times = times
         self._identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._clock = clock or asyncio.get_running_loop().time
-        self._sight: LeaseObservation | None = None
+        self._observation: LeaseObservation | None = None
         self._is_current = False  # no other write since the observation is known
-        self._may_be_ours = False  # a write may have succeeded without a response
+        self._may_hold = False  # a write may have succeeded without a response
         self._renewed: float | None = None  # when the last successful renewal was sent; None if not leading
-        self._trouble = ""
-        self._master = metrics.LEADER.labels(name=name)
-        self._master.set(0)
+        self._problem = ""
+        self._gauge = metrics.LEADER.labels(name=name)
+        self._gauge.set(0)
 
     @property
     def has_expired(self) -> bool:
@@ -184,8 +184,8 @@ class Leadership:
         """
         try:
             await self._acquire()
-            self._master.set(1)
-            self._tell("became leader")
+            self._gauge.set(1)
+            self._announce("became leader")
             renewal = asyncio.create_task(self._renew(), name="leadership")
             try:
                 yield renewal
@@ -195,7 +195,7 @@ class Leadership:
         finally:
             await self._release()
             self._renewed = None
-            self._master.set(0)
+            self._gauge.set(0)
 
     async def _acquire(self) -> None:
         """Try until this replica leads."""
@@ -216,7 +216,7 @@ class Leadership:
                 pause = deadline / RENEWALS_PER_DEADLINE
             else:
                 pause = self._times.retry_period
-        self._tell("stopped leading", warning=True)
+        self._announce("stopped leading", warning=True)
 
     async def _attempt(self, seconds: float) -> bool:
         """Acquire or renew the Lease, if this replica may and a response arrives in time.
@@ -238,64 +238,64 @@ class Leadership:
     async def _take(self) -> bool:
         is_current, self._is_current = self._is_current, False  # until the write succeeds
         if not is_current:
-            await self._look()
-        if self._sight and not self._sight.may_be_taken_by(self._identity, self._clock()):
-            self._renewed, self._may_be_ours = None, False
+            await self._observe()
+        if self._observation and not self._observation.may_be_taken_by(self._identity, self._clock()):
+            self._renewed, self._may_hold = None, False
             return False
         sent = self._clock()
-        self._may_be_ours = True
-        await self._write(claim(self._sight, self._identity, self._times.lease_duration, datetime.now(UTC)))
+        self._may_hold = True
+        await self._write(claim(self._observation, self._identity, self._times.lease_duration, datetime.now(UTC)))
         self._renewed, self._is_current = sent, True
         return True
 
     async def _release(self) -> None:
         """Release the Lease if this replica may hold it; if that fails, the Lease expires."""
-        if not self._may_be_ours:
+        if not self._may_hold:
             return
-        self._is_current = self._may_be_ours = False
+        self._is_current = self._may_hold = False
         try:
             async with asyncio.timeout(self._times.retry_period):
-                await self._look()
-                if self._sight and self._sight.holder == self._identity:
+                await self._observe()
+                if self._observation and self._observation.holder == self._identity:
                     await self._write(release(datetime.now(UTC)))
                     log.info("%s: Lease released", self._name)
         except (KubeError, TimeoutError) as error:
             log.warning("%s: Lease not released: %s", self._name, str(error) or "timeout")
 
-    async def _look(self) -> None:
+    async def _observe(self) -> None:
         try:
             lease = await self._kube.get(LEASE, self._namespace, self._name)
         except NotFound:
-            self._sight = None
+            self._observation = None
             return
-        before, now = self._sight, self._clock()
-        self._sight = before.next(lease, now) if before else LeaseObservation(lease, now)
-        if self._sight.holder not in ("", self._identity, before.holder if before else ""):
-            log.info("%s: %s leads; standing by", self._name, self._sight.holder)
+        before, now = self._observation, self._clock()
+        self._observation = before.next(lease, now) if before else LeaseObservation(lease, now)
+        if self._observation.holder not in ("", self._identity, before.holder if before else ""):
+            log.info("%s: %s leads; waiting", self._name, self._observation.holder)
 
     async def _write(self, spec: Obj) -> None:
         """Write the Lease, unless it has changed since it was observed (Conflict)."""
         metadata = {"name": self._name, "namespace": self._namespace}
-        if self._sight is None:
+        if self._observation is None:
             body = {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
             written = await self._kube.create(LEASE, body)
         else:
-            version = self._sight.lease["metadata"]["resourceVersion"]
+            version = self._observation.lease["metadata"]["resourceVersion"]
             patch = {"metadata": {"resourceVersion": version}, "spec": spec}
             written = await self._kube.merge(LEASE, self._namespace, self._name, patch)
-        self._sight = LeaseObservation(written, self._clock())
+        self._observation = LeaseObservation(written, self._clock())
 
-    def _tell(self, turn: str, *, warning: bool = False) -> None:
-        log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, turn)
-        if self._sight:
-            told = f"{self._identity} {turn}"
-            self._recorder.record(Event.about(self._sight.lease, LEADER_ELECTION, told, warning=warning))
+    def _announce(self, change: str, *, warning: bool = False) -> None:
+        log.log(logging.WARNING if warning else logging.INFO, "%s: %s %s", self._name, self._identity, change)
+        if self._observation:
+            message = f"{self._identity} {change}"
+            self._recorder.record(Event.about(self._observation.lease, LEADER_ELECTION, message, warning=warning))
 
-    def _note(self, trouble: str) -> None:
+    def _note(self, problem: str) -> None:
         """Log a problem when it begins, not at every attempt."""
-        if trouble and not self._trouble:
-            log.warning("Lease %s/%s: retrying: %s", self._namespace, self._name, trouble)
-        self._trouble = trouble
+        if problem and not self._problem:
+            log.warning("Lease %s/%s: retrying: %s", self._namespace, self._name, problem)
+        self._problem = problem
 
 
 class Fence:

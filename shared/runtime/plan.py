@@ -214,6 +214,6 @@ def announced(resource: Obj, step: Step) -> Step:
     Use it for actions that users should learn about even if the operator stops right afterwards: the status and the
     event are otherwise written only when there is nothing left to do.
     """
-    said = condition(resource, READY)
-    told = said.get("reason") == step.reason or str(said.get("message", "")).startswith(step.message)
-    return step if told else dataclasses.replace(step, actions=(), requeue=0)
+    ready = condition(resource, READY)
+    is_reported = ready.get("reason") == step.reason or str(ready.get("message", "")).startswith(step.message)
+    return step if is_reported else dataclasses.replace(step, actions=(), requeue=0)

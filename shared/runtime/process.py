@@ -276,9 +276,9 @@ async def _stop(tasks: set[asyncio.Task[None]], seconds: float) -> str:
 def certificates_of(options: Options, kube: Kube) -> Certificates:
     """Return the certificates for the options."""
     clients = Clients(kube, options.webhook_configurations) if options.webhook_configurations else None
-    source, ours = options.certificates, options.certificates.startswith("self:")
-    if source and not ours:
+    source, is_self_issued = options.certificates, options.certificates.startswith("self:")
+    if source and not is_self_issued:
         return FileCertificates(Path(source), clients)
-    store: ReplicaStore = SharedSecret(kube, *source.removeprefix("self:").split("/")) if ours else Memory()
+    store: ReplicaStore = SharedSecret(kube, *source.removeprefix("self:").split("/")) if is_self_issued else Memory()
     hosts, life = frozenset(options.certificate_hosts), timedelta(seconds=options.certificate_lifetime)
     return SelfSignedCertificates(store, clients, name=options.operator_name, hosts=hosts, life=life)

@@ -31,7 +31,7 @@ from shared.status.verdict import Progress, Verdict
 
 log = logging.getLogger(__name__)
 
-MAX_ROUNDS = 5
+MAX_CYCLES = 5
 """Maximum number of observe-plan-execute cycles in one reconcile, before other resources continue."""
 
 MIN_FAILURES_REPORTED = 3
@@ -111,7 +111,7 @@ class Reconciler:
             self._readiness.forget(key)
             self.certificate_expiry.pop(key, None)
             return "success"
-        self._readiness.look(key, obj, self._clock())
+        self._readiness.begin(key, obj, self._clock())
         try:
             plan = await self._converge(key, obj)
         except errors.Conflict as error:
@@ -134,7 +134,7 @@ class Reconciler:
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         resource = self._controller.parse(obj)
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_CYCLES):
             with tracing.span("observe"):
                 seen = await self._controller.observe(resource, self._cache, self._kube)
             self._note_certificates(key, self._controller.certificate_ends(seen))
@@ -150,7 +150,7 @@ class Reconciler:
     async def _report(self, resource: Obj, reported: Obj, verdict: Verdict) -> None:
         """Report the progress of a resource in its status."""
         if await self._write(resource, reported, verdict):
-            self._readiness.told(_key(resource), verdict, self._clock())
+            self._readiness.report(_key(resource), verdict, self._clock())
 
     async def _write(self, resource: Obj, reported: Obj, verdict: Verdict) -> bool:
         """Write the status if it changed, and record an event if the reason changed.
@@ -190,12 +190,12 @@ class Reconciler:
 
     async def _fail(self, key: Key, error: errors.KubeError | DatabaseError) -> str:
         """Retry after an error that may be temporary, and report it if it persists."""
-        wished = error.retry_after if isinstance(error, errors.KubeError) else None
-        result = self._retry(key, at_least=wished or 0.0)
+        requested = error.retry_after if isinstance(error, errors.KubeError) else None
+        result = self._retry(key, at_least=requested or 0.0)
         if self._queue.failures(key) >= MIN_FAILURES_REPORTED:
             reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
             log.warning("%s: %s: %s", key, reason, error)
-            await self._report_trouble(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
+            await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
         return result
 
     async def _stall(self, key: Key, error: Exception) -> str:
@@ -203,25 +203,25 @@ class Reconciler:
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
         reason = {InvalidSpec: INVALID_SPEC, ownership.NotOurs: NOT_OURS}.get(type(error), REJECTED)
         verdict = Verdict(Progress.BLOCKED, reason, str(error), warning=True)
-        await self._report_trouble(key, verdict, {"phase": "Failed"})
+        await self._report_problem(key, verdict, {"phase": "Failed"})
         self._queue.forget_failures(key)
         self._queue.add_after(key, RECHECK_SECONDS)
         return "terminal_error"
 
-    async def _report_trouble(self, key: Key, verdict: Verdict, change: Obj) -> None:
+    async def _report_problem(self, key: Key, verdict: Verdict, change: Obj) -> None:
         """Report an error together with the state of what runs."""
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None:
             return
         try:
-            reported = await self._what_runs(obj) | change
+            reported = await self._current_status(obj) | change
             if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict)
         except errors.KubeError as error:
             log.warning("%s: cannot write the status: %s", key, error)
 
-    async def _what_runs(self, obj: Obj) -> Obj:
+    async def _current_status(self, obj: Obj) -> Obj:
         """Return the status that a plan would report; the previous one if the spec or the state cannot be read."""
         try:
             resource = self._controller.parse(obj)

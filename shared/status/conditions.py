@@ -22,7 +22,7 @@ READY = "Ready"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 
-_OURS = frozenset({READY, RECONCILING, STALLED})
+_KSTATUS_TYPES = frozenset({READY, RECONCILING, STALLED})
 
 
 def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
@@ -36,7 +36,7 @@ def compose(resource: Obj, status: Obj, verdict: Verdict, now: str) -> Obj:
     """
     generation = resource["metadata"].get("generation", 0)
     earlier = (resource.get("status") or {}).get("conditions") or []
-    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _OURS]
+    own = [entry for entry in status.get("conditions") or () if entry.get("type") not in _KSTATUS_TYPES]
     conditions = [*own, *_conditions(earlier, verdict, generation, now)]
     return {**status, "observedGeneration": generation, "conditions": conditions}
 
@@ -54,13 +54,13 @@ def _conditions(earlier: list[Obj], verdict: Verdict, generation: int, now: str)
     before = condition_in(earlier, READY)
     if moving and (not before or (before["status"], before["reason"]) == ("Unknown", verdict.reason)):
         ready = "Unknown"
-    said = {
+    values = {
         READY: (ready, verdict.message),
         RECONCILING: (str(moving), verdict.message if moving else ""),
         STALLED: (str(progress is Progress.BLOCKED), verdict.message if progress is Progress.BLOCKED else ""),
     }
     conditions = []
-    for name, (value, message) in said.items():
+    for name, (value, message) in values.items():
         before = condition_in(earlier, name)
         since = before["lastTransitionTime"] if before.get("status") == value else now
         conditions.append(

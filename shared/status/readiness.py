@@ -24,7 +24,7 @@ class Readiness:
         self._times = metrics.TIME_TO_READY.labels(controller=controller)
         self._since: dict[Key, tuple[str, datetime]] = {}  # with the UID: a recreated resource is a new one
 
-    def look(self, key: Key, resource: Obj, now: datetime) -> None:
+    def begin(self, key: Key, resource: Obj, now: datetime) -> None:
         """Start timing a resource that is about to be reconciled, if its spec has changed."""
         metadata = resource["metadata"]
         known = self._since.get(key)
@@ -35,7 +35,7 @@ class Readiness:
             since = datetime.fromisoformat(metadata["creationTimestamp"]) if is_new else now
             self._since.setdefault(key, (metadata["uid"], since))
 
-    def told(self, key: Key, verdict: Verdict, now: datetime) -> None:
+    def report(self, key: Key, verdict: Verdict, now: datetime) -> None:
         """Record the reported verdict. A change ends when the resource is done or paused; only done is measured."""
         if verdict.progress in (Progress.DONE, Progress.PAUSED):
             known = self._since.pop(key, None)

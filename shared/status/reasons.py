@@ -28,7 +28,7 @@ class Reason(str):
     Attributes:
         severity: urgency in the worst case.
         meaning: one sentence for the reference page.
-        messages: templates of the messages; `{name}` stands for a value.
+        messages: templates of the messages; `{name}` is replaced by a value.
         runbook: page and anchor of the runbook entry, relative to docs/.
     """
 

@@ -94,12 +94,12 @@ CONDITIONS = (conditions.READY, conditions.RECONCILING, conditions.STALLED)
 
 def common(obj: Obj) -> Iterator[Sample]:
     """Return the samples of a resource that do not depend on its kind."""
-    metadata, told = obj["metadata"], obj.get("status") or {}
-    yield INFO(1, told.get("version") or "")
-    if phase := told.get("phase"):
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    yield INFO(1, status.get("version") or "")
+    if phase := status.get("phase"):
         yield PHASE(1, phase)
     yield GENERATION(metadata.get("generation", 0))
-    yield OBSERVED_GENERATION(told.get("observedGeneration", 0))
+    yield OBSERVED_GENERATION(status.get("observedGeneration", 0))
     for name in CONDITIONS:
         if found := accessors.condition(obj, name):
             yield CONDITION(1, name, found["status"], found.get("reason") or "")

@@ -28,7 +28,7 @@ from shared.status.reasons import ISSUING_CERTIFICATES, NOT_OURS
 
 CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 
-LOOK_AHEAD = timedelta(hours=1)
+RENEWAL_WINDOW = timedelta(hours=1)
 """A certificate that is due within this time is replaced on time; any other at the next resync."""
 
 
@@ -52,7 +52,7 @@ def keep_certificates(issuing: Issuing, mode: str, issuer: Issuer | None) -> Ste
     if writes:
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", *writes)
     due = issuing.due
-    if due is None or due - issuing.now > LOOK_AHEAD:
+    if due is None or due - issuing.now > RENEWAL_WINDOW:
         return PASS
     return Step(requeue=max((due - issuing.now).total_seconds(), 1.0))
 
@@ -104,12 +104,12 @@ class Issuing:
     @property
     def due(self) -> datetime | None:
         """Time of the next change; None if there is nothing to wait for yet."""
-        held, times = self._authorities, [former.ends for former in self._authorities.former]
-        if held.successor is not None:
-            times.append(self._settled(held.successor))
-        elif held.signer is not None:
-            times.append(rotation.due(held.signer.certificate))
-        times += [rotation.due(certificate) for leaf in self.leaves if (certificate := self._held(leaf))]
+        stored, times = self._authorities, [former.ends for former in self._authorities.former]
+        if stored.successor is not None:
+            times.append(self._settled(stored.successor))
+        elif stored.signer is not None:
+            times.append(rotation.due(stored.signer.certificate))
+        times += [rotation.due(certificate) for leaf in self.leaves if (certificate := self._stored(leaf))]
         return min(times, default=None)
 
     # Certificate authorities.
@@ -117,10 +117,10 @@ class Issuing:
     @cached_property
     def _authorities(self) -> Authorities:
         """The authorities in the Secret; if none of them can sign, those that servers trust, as retired ones."""
-        held = stores.authorities_of(self.found.get(self.authority))
-        usable = held.usable(self.now)
+        stored = stores.authorities_of(self.found.get(self.authority))
+        usable = stored.usable(self.now)
         if usable.signer or usable.successor:
-            return held
+            return stored
         trusted = (stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
         former = (Authority(AuthorityState.RETIRED, each) for each in next(filter(None, trusted), ()))
         return Authorities(tuple(former)).usable(self.now)
@@ -140,38 +140,38 @@ class Issuing:
 
     def _write_authorities(self, event: AuthorityEvent) -> WriteSecret:
         """Return the write of the Secret with the authorities after `event`."""
-        held, order, keys = self._authorities, None, stores.LEAF_KEYS
+        stored, order, keys = self._authorities, None, stores.LEAF_KEYS
         if event is AuthorityEvent.FORGET:
-            held = held.usable(self.now)
+            stored = stored.usable(self.now)
         elif event is AuthorityEvent.PROMOTE:
-            held = held.promoted()
+            stored = stored.promoted()
         else:
             order = self.policy.order_authority(self.own.name, self.now)
             keys = stores.KEYS[AUTHORITY.after(AuthorityState.MISSING, event)]
-        made = self._secret(self.authority, stores.authorities_content(held))
+        made = self._secret(self.authority, stores.authorities_content(stored))
         return WriteSecret(made, self.found.get(self.authority), order, keys)
 
     # Certificates that they sign.
 
-    def _held(self, leaf: CertificateRequest) -> Certificate | None:
+    def _stored(self, leaf: CertificateRequest) -> Certificate | None:
         issued = stores.issued_in(self.found.get(leaf.secret))
         return issued.certificate if issued else None
 
     def _cause(self, leaf: CertificateRequest) -> str:
         """Return the reason to issue a certificate; empty if there is none."""
-        held = self._held(leaf)
-        fits = held is not None and held.hosts == frozenset(leaf.hosts)
-        return rotation.why_replaced(held, self._authorities.signer, self.now, fits=fits)
+        stored = self._stored(leaf)
+        fits = stored is not None and stored.hosts == frozenset(leaf.hosts)
+        return rotation.why_replaced(stored, self._authorities.signer, self.now, fits=fits)
 
     def _write(self, leaf: CertificateRequest, cause: str) -> WriteSecret | None:
-        seen, told = self.found.get(leaf.secret), stores.trust_content(self._authorities.trusted)
+        seen, bundle = self.found.get(leaf.secret), stores.trust_content(self._authorities.trusted)
         if cause:
             signer = self._authorities.signer or self._authorities.successor
             order = self.policy.order_certificate(leaf.name, leaf.hosts, signer, self.now, client=True)
-            return WriteSecret(self._secret(leaf.secret, told), seen, order)
-        held = content_of(seen)
-        content = told | {key: held.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
-        return WriteSecret(self._secret(leaf.secret, content), seen) if held != content else None
+            return WriteSecret(self._secret(leaf.secret, bundle), seen, order)
+        stored = content_of(seen)
+        content = bundle | {key: stored.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
+        return WriteSecret(self._secret(leaf.secret, content), seen) if stored != content else None
 
     def _secret(self, name: str, content: Mapping[str, str]) -> Obj:
         kind = "Opaque" if name == self.authority else "kubernetes.io/tls"

@@ -43,7 +43,7 @@ class Proposal:
         reason: reason of the condition while the user has to decide.
         loss: description of the loss, as a sentence; empty if `consequences` contains it.
         consequences: description of the recovery and its consequences.
-        caution: what the user must do before confirming.
+        caution: steps that the user must take before confirming.
         recording: message while the confirmation is being recorded in the status.
         token: token to confirm.
     """

@@ -18,25 +18,25 @@ from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 
 
-def keep_disruption_budget(wanted: Obj | None, budget: Obj | None) -> Step:
+def keep_disruption_budget(desired: Obj | None, budget: Obj | None) -> Step:
     """Apply the desired PodDisruptionBudget, or delete an existing one that is not desired.
 
     Args:
         budget: the existing budget; None if this resource owns none.
     """
-    if wanted and budget and (wanted["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
-        wanted = None  # recreated: both fields are invalid, and apply keeps one that another manager set
-    return keep(DISRUPTION_BUDGET, wanted, budget)
+    if desired and budget and (desired["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
+        desired = None  # recreated: both fields are invalid, and apply keeps one that another manager set
+    return keep(DISRUPTION_BUDGET, desired, budget)
 
 
-def keep(kind: Kind, wanted: Obj | None, found: Obj | None) -> Step:
+def keep(kind: Kind, desired: Obj | None, found: Obj | None) -> Step:
     """Apply the desired object, or delete an existing one that is not desired.
 
     Args:
         found: the existing object; None if this resource owns none.
     """
-    if wanted is not None:
-        return Step.do(Apply(kind, wanted))
+    if desired is not None:
+        return Step.do(Apply(kind, desired))
     return Step.do(Delete(kind, found)) if found is not None else PASS
 
 
@@ -50,11 +50,11 @@ def require_secrets(problem: SecretProblem | None, expires: Mapping[str, datetim
         return lacking(problem)
     for name, ends in sorted(expires.items()):
         if ends <= now:
-            said = (
+            message = (
                 f"spec.tls: Secret {name}: the certificate expired on {ends:%Y-%m-%d at %H:%M UTC}, and clients reject "
                 "it. Replace it with a valid one."
             )
-            return lacking(SecretProblem(SECRET_INVALID, said))
+            return lacking(SecretProblem(SECRET_INVALID, message))
     return PASS
 
 

@@ -21,61 +21,61 @@ RETURN_TIMEOUT = timedelta(minutes=2)
 """Time allowed for a recreated pod to serve again before the update is reported as blocked by it."""
 
 
-Place = TypeVar("Place", bound=Instance)
+InstanceT = TypeVar("InstanceT", bound=Instance)
 
 
 @dataclass(frozen=True)
-class RollingUpdate(Generic[Place]):
+class RollingUpdate(Generic[InstanceT]):
     """A rolling update, as planned in one reconcile.
 
     Attributes:
-        places: all instances of the database.
+        instances: all instances of the database.
         is_outdated: whether the pod of an instance differs from the current template of the StatefulSet.
         stale: instances whose pods are to be recreated.
         reason: reason while the update progresses.
-        held_reason: reason while the update is blocked.
-        held_seconds: time until a blocked update is observed again.
+        blocked_reason: reason while the update is blocked.
+        blocked_seconds: time until a blocked update is observed again.
     """
 
-    places: Sequence[Place]
-    is_outdated: Callable[[Place], bool]
-    stale: Sequence[Place]
+    instances: Sequence[InstanceT]
+    is_outdated: Callable[[InstanceT], bool]
+    stale: Sequence[InstanceT]
     reason: Reason
-    held_reason: Reason
-    held_seconds: float
+    blocked_reason: Reason
+    blocked_seconds: float
 
     @property
     def goal(self) -> str:
-        return f"Rolling update: {len(self.stale)} of {len(self.places)} pods are outdated"
+        return f"Rolling update: {len(self.stale)} of {len(self.instances)} pods are outdated"
 
-    def next(self, rank: Callable[[Place], Any], gates: Sequence[Callable[[Place], Step | None]]) -> Step:
+    def next(self, rank: Callable[[InstanceT], Any], gates: Sequence[Callable[[InstanceT], Step | None]]) -> Step:
         """Recreate the outdated pod with the lowest rank, unless a gate returns another step.
 
         Args:
             rank: order of the outdated pods.
             gates: preconditions, checked in order; a gate returns None if its precondition is met.
         """
-        place = min(self.stale, key=rank)
+        instance = min(self.stale, key=rank)
         for gate in gates:
-            if (answer := gate(place)) is not None:
+            if (answer := gate(instance)) is not None:
                 return answer
-        return self.recreate(place)
+        return self.recreate(instance)
 
-    def recreate(self, place: Place, how: str = " is being recreated.") -> Step:
-        return Step.wait(self.reason, f"{self.goal}; {place.name}{how}", restart(place))
+    def recreate(self, instance: InstanceT, how: str = " is being recreated.") -> Step:
+        return Step.wait(self.reason, f"{self.goal}; {instance.name}{how}", restart(instance))
 
     def wait(self, why: str, *, requeue: float | None = None) -> Step:
         """Wait for a condition that resolves without user action."""
         return Step.wait(self.reason, f"{self.goal}. {why}", requeue=requeue)
 
-    def hold(self, place: Place, why: str, *, with_trouble: bool = False) -> Step:
+    def hold(self, instance: InstanceT, why: str, *, with_trouble: bool = False) -> Step:
         """Report why a pod cannot be recreated, and an updated pod that fails, if there is one.
 
         Args:
             with_trouble: whether the message includes the problem of the failing pod.
         """
-        message = f"{self.goal}. {place.name} is not recreated yet: {why}"
-        for other in self.places:
+        message = f"{self.goal}. {instance.name} is not recreated yet: {why}"
+        for other in self.instances:
             if other.pod and other.pod.trouble and not self.is_outdated(other):
                 quoted = f" and does not start: {other.pod.trouble.rstrip('.')}" if with_trouble else ""
                 message += (
@@ -83,25 +83,29 @@ class RollingUpdate(Generic[Place]):
                     "Fix the spec or revert the change; the other pods are not updated until then."
                 )
                 break
-        return Step.wait(self.held_reason, message, warning=True, requeue=self.held_seconds)
+        return Step.wait(self.blocked_reason, message, warning=True, requeue=self.blocked_seconds)
 
 
-def restart(place: Instance) -> Delete:
+def restart(instance: Instance) -> Delete:
     """Delete a pod, so that the StatefulSet recreates it."""
-    assert place.pod_obj is not None
-    return Delete(POD, place.pod_obj)
+    assert instance.pod_obj is not None
+    return Delete(POD, instance.pod_obj)
 
 
-def broken(places: Sequence[Place], is_outdated: Callable[[Place], bool]) -> list[Place]:
+def broken(instances: Sequence[InstanceT], is_outdated: Callable[[InstanceT], bool]) -> list[InstanceT]:
     """Return the instances with an outdated pod whose server does not run: the update may repair them."""
-    return [place for place in places if place.pod and not place.pod.leaving and not place.runs and is_outdated(place)]
+    return [
+        instance
+        for instance in instances
+        if instance.pod and not instance.pod.leaving and not instance.runs and is_outdated(instance)
+    ]
 
 
-def is_returning(place: Instance, now: datetime) -> bool:
+def is_returning(instance: Instance, now: datetime) -> bool:
     """Whether a pod was created recently and has no known problem."""
-    if place.pod and place.pod.trouble:
+    if instance.pod and instance.pod.trouble:
         return False
-    created = place.pod_obj["metadata"].get("creationTimestamp") if place.pod_obj else None
+    created = instance.pod_obj["metadata"].get("creationTimestamp") if instance.pod_obj else None
     return not created or now - datetime.fromisoformat(created) <= RETURN_TIMEOUT
 
 

@@ -92,7 +92,7 @@ def delete(claim: Obj, *, in_use: bool) -> Delete:
     return Delete(PERSISTENT_VOLUME_CLAIM, claim)
 
 
-def replace_disk(place: Instance, *, in_use: bool) -> tuple[Delete, ...]:
+def replace_disk(instance: Instance, *, in_use: bool) -> tuple[Delete, ...]:
     """Delete the volume and the pod of an instance that stays, so that its next pod starts with an empty volume.
 
     The claim is deleted first and then waits for the pod to end, so the next pod cannot use it. Objects that are
@@ -104,7 +104,7 @@ def replace_disk(place: Instance, *, in_use: bool) -> tuple[Delete, ...]:
     Raises:
         IllegalTransition: the data on the volume may be needed.
     """
-    claim, pod = place.volume, place.pod_obj
+    claim, pod = instance.volume, instance.pod_obj
     deletions: list[Delete] = []
     if claim and not claim["metadata"].get("deletionTimestamp"):
         deletions.append(delete(claim, in_use=in_use))

@@ -56,7 +56,7 @@ def cup(name: str = "cup", **spec: Any) -> Obj:
     return {"apiVersion": "example.com/v1", "kind": "Cup", "metadata": {"name": name}, "spec": spec}
 
 
-def asked(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
+def review_of(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
     kind = {"group": KIND.group, "version": KIND.version, "kind": KIND.name}
     operation = "CREATE" if old is None else "UPDATE"
     request = {"uid": "u", "kind": kind, "operation": operation, "object": obj, "oldObject": old, **request}
@@ -64,7 +64,7 @@ def asked(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
 
 
 async def answer(client: Client, path: str, obj: Obj | None, old: Obj | None = None) -> Obj:
-    async with client.post(path, json=asked(obj, old)) as found:
+    async with client.post(path, json=review_of(obj, old)) as found:
         assert found.status == 200, await found.text()
         review = await found.json()
         assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -151,9 +151,9 @@ async def test_resource_being_deleted_is_not_changed(client: Client, path: str) 
             '{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}',
             "Set admissionReviewVersions",
         ),
-        (json.dumps(asked(cup()) | {"request": {}}), "no request with a uid"),
-        (json.dumps(asked(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "does not serve Pod of /v1"),
-        (json.dumps(asked(cup(), object=["a"])), "are not objects"),
+        (json.dumps(review_of(cup()) | {"request": {}}), "no request with a uid"),
+        (json.dumps(review_of(cup(), kind={"group": "", "version": "v1", "kind": "Pod"})), "does not serve Pod of /v1"),
+        (json.dumps(review_of(cup(), object=["a"])), "are not objects"),
     ],
 )
 async def test_bad_request_is_answered_with_the_problem(client: Client, body: str, because: str) -> None:
@@ -166,10 +166,10 @@ async def test_bad_request_is_answered_with_the_problem(client: Client, body: st
 
 async def test_internal_error_allows_nothing_and_is_counted(client: Client) -> None:
     panics = counted("controller_runtime_webhook_panics_total")
-    async with client.post(VALIDATE, json=asked(cup(size=13))) as found:
+    async with client.post(VALIDATE, json=review_of(cup(size=13))) as found:
         assert found.status == 500
         assert "superstitious" not in await found.text()
-    async with client.post(DEFAULT, json=asked({"metadata": {}, "spec": "tea"})) as found:
+    async with client.post(DEFAULT, json=review_of({"metadata": {}, "spec": "tea"})) as found:
         assert found.status == 500
     assert counted("controller_runtime_webhook_panics_total") == panics + 2
     assert counted("controller_runtime_webhook_requests_total", webhook=DEFAULT, code="500") >= 1

@@ -26,10 +26,10 @@ def test_every_rule_is_listed_by_its_message() -> None:
     rules = [
         rule for field in fields(SCHEMA, "") for rule in field.schema.get("x-kubernetes-validations", ())
     ] + SCHEMA["x-kubernetes-validations"]
-    said = page.split("## Status")[0].split("these rules")[1]
-    assert said.count("\n- ") == len(rules) > 5
-    assert "%s" not in said
-    assert "self." not in said
+    expected = page.split("## Status")[0].split("these rules")[1]
+    assert expected.count("\n- ") == len(rules) > 5
+    assert "%s" not in expected
+    assert "self." not in expected
 
 
 def test_fields_of_the_kind_come_before_common_fields() -> None:

@@ -124,7 +124,7 @@ class Outer(SpecModel):
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "said"),
+    ("new", "old", "errors"),
     [
         (Outer(size=1), None, []),
         (Outer(size=1), Outer(size=1), []),
@@ -137,9 +137,9 @@ class Outer(SpecModel):
     ],
 )
 def test_transition_is_checked_only_if_the_old_state_has_the_model(
-    new: Outer, old: Outer | None, said: list[str]
+    new: Outer, old: Outer | None, errors: list[str]
 ) -> None:
-    assert broken(new, "spec", before=old) == said
+    assert broken(new, "spec", before=old) == errors
 
 
 def test_transition_rule_is_in_the_crd() -> None:

@@ -86,7 +86,7 @@ def test_collector_can_be_set_by_the_opentelemetry_variable() -> None:
 def test_help_has_the_default_of_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         options("--help")
-    said = " ".join(capsys.readouterr().out.split())
-    flags = set(re.findall(r"--(?!help|no-)[a-z-]+(?= [A-Z]|, )", said))
+    output = " ".join(capsys.readouterr().out.split())
+    flags = set(re.findall(r"--(?!help|no-)[a-z-]+(?= [A-Z]|, )", output))
     assert {"--workers", "--leader-elect", "--otlp-endpoint"} <= flags
-    assert said.count("(default: ") == len(flags)
+    assert output.count("(default: ") == len(flags)

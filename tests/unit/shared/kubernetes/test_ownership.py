@@ -36,36 +36,36 @@ def test_objects_of_two_kinds_with_the_same_name_are_distinguished() -> None:
 
 
 def test_only_an_object_of_this_resource_that_is_not_deleting_may_be_deleted() -> None:
-    ours = owner().object(SERVICE, "a", component="server")
-    leaving = {**ours, "metadata": {**ours["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    orphan = stranger(labels=ours["metadata"]["labels"])
-    assert made_for("u-1", ours) == ours
-    for uid, found in (("u-2", ours), ("u-1", leaving), ("u-1", orphan), ("u-1", None)):
+    own = owner().object(SERVICE, "a", component="server")
+    leaving = {**own, "metadata": {**own["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    orphan = foreign_object(labels=own["metadata"]["labels"])
+    assert made_for("u-1", own) == own
+    for uid, found in (("u-2", own), ("u-1", leaving), ("u-1", orphan), ("u-1", None)):
         assert made_for(uid, found) is None
 
 
 def test_pod_of_a_statefulset_must_have_the_labels_of_the_resource() -> None:
-    ours = owner().object(POD, "a-0", component="server")
-    require_labelled(ours, "op", "a")
+    own = owner().object(POD, "a-0", component="server")
+    require_labelled(own, "op", "a")
     for operator, instance in (("other", "a"), ("op", "b")):
         with pytest.raises(NotOurs, match=f"managed-by={operator}.*instance={instance}"):
-            require_labelled(ours, operator, instance)
+            require_labelled(own, operator, instance)
     with pytest.raises(NotOurs):
-        require_labelled(stranger(), "op", "a")
+        require_labelled(foreign_object(), "op", "a")
 
 
 def test_selector_contains_the_instance() -> None:
     assert owner().selector("server")["app.kubernetes.io/instance"] == "a"
 
 
-def stranger(**metadata: object) -> Obj:
+def foreign_object(**metadata: object) -> Obj:
     return {"kind": "Service", "metadata": {"name": "a", **metadata}}
 
 
 def test_object_of_the_resource_is_accepted() -> None:
     desired = owner().object(SERVICE, "a", component="server")
     require_ours(desired, desired)
-    orphan = stranger(labels=desired["metadata"]["labels"])
+    orphan = foreign_object(labels=desired["metadata"]["labels"])
     require_ours(desired, orphan)
 
 
@@ -83,11 +83,11 @@ def test_lasting_object_has_no_owner_reference_and_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("observed", "because"),
     [
-        (stranger(), "was not created by this operator"),
-        (stranger(labels={"app.kubernetes.io/instance": "a"}), "was not created by this operator"),
+        (foreign_object(), "was not created by this operator"),
+        (foreign_object(labels={"app.kubernetes.io/instance": "a"}), "was not created by this operator"),
         (owner("u-2").object(SERVICE, "a", component="server"), "belongs to Thing a (uid u-2)"),
         (
-            stranger(ownerReferences=[{"kind": "Helm", "name": "x", "uid": "u-9", "controller": True}]),
+            foreign_object(ownerReferences=[{"kind": "Helm", "name": "x", "uid": "u-9", "controller": True}]),
             "belongs to Helm x",
         ),
     ],

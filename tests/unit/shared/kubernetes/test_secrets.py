@@ -38,7 +38,7 @@ def test_values_are_returned_in_the_requested_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("found", "message"),
     [
         (None, "spec.a: Secret s does not exist. Create it with one and two, or name another Secret."),
         (secret(one=b"1"), "spec.a: Secret s has no two. Add it."),
@@ -47,10 +47,10 @@ def test_values_are_returned_in_the_requested_order() -> None:
         ({"data": {"one": "!", "two": "x"}}, "spec.a: Secret s: one, two must be text."),
     ],
 )
-def test_missing_or_invalid_key_is_named(found: Obj | None, says: str) -> None:
+def test_missing_or_invalid_key_is_named(found: Obj | None, message: str) -> None:
     with pytest.raises(UnusableSecret) as wrong:
         texts("spec.a", "s", found, "one", "two")
-    assert wrong.value.problem.message == says
+    assert wrong.value.problem.message == message
 
 
 def test_validity_period_is_checked_unless_the_caller_does_so() -> None:
@@ -66,11 +66,11 @@ def test_validity_period_is_checked_unless_the_caller_does_so() -> None:
 
 def test_server_certificate_must_have_every_name() -> None:
     trusted = signer("ours").certificate
-    held = pair("*.example.com", "b")
-    assert wrong_with_hosts(held, trusted, ["a.example.com", "b"]) == ""
-    assert "reject tls.crt for c (Hostname mismatch" in wrong_with_hosts(held, trusted, ["b", "c"])
-    assert "for b (" in wrong_with_hosts(held, signer("theirs").certificate, ["b"])
-    assert "ca.crt: no certificate authority found" in wrong_with_hosts(held, "nonsense", ["b"])
+    certificate = pair("*.example.com", "b")
+    assert wrong_with_hosts(certificate, trusted, ["a.example.com", "b"]) == ""
+    assert "reject tls.crt for c (Hostname mismatch" in wrong_with_hosts(certificate, trusted, ["b", "c"])
+    assert "for b (" in wrong_with_hosts(certificate, signer("theirs").certificate, ["b"])
+    assert "ca.crt: no certificate authority found" in wrong_with_hosts(certificate, "nonsense", ["b"])
 
 
 def test_digest_distinguishes_content_and_is_stable() -> None:

@@ -23,11 +23,11 @@ class Server:
     url = ""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[web.Request, bytes]] = []
+        self.requests: list[tuple[web.Request, bytes]] = []
         self.status, self.text, self.headers = 200, json.dumps(THING), {"Content-Type": "application/json"}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append((request, await request.read()))
+        self.requests.append((request, await request.read()))
         return web.Response(status=self.status, text=self.text, headers=self.headers)
 
 
@@ -57,7 +57,7 @@ async def test_request_is_sent_as_specified(server: Server, transport: HttpTrans
     path, query = "/apis/example.com/v1/namespaces/a/things/b", {"force": "true", "labelSelector": "a=b"}
     answer = await transport.request(Request("PATCH", path, query, THING, APPLY_PATCH))
     assert answer == Response(200, THING)
-    ((request, body),) = server.asked
+    ((request, body),) = server.requests
     assert (request.method, request.path, dict(request.query)) == ("PATCH", path, query)
     assert request.headers["Content-Type"] == APPLY_PATCH
     assert request.headers["Accept"] == "application/json"
@@ -70,7 +70,7 @@ async def test_each_request_has_the_current_token(
     await transport.request(Request("GET", "/"))
     configuration.api_key["authorization"] = "Bearer second"
     await transport.request(Request("GET", "/"))
-    assert [request.headers["Authorization"] for request, _ in server.asked] == ["Bearer first", "Bearer second"]
+    assert [request.headers["Authorization"] for request, _ in server.requests] == ["Bearer first", "Bearer second"]
 
 
 async def test_response_that_is_not_json_is_shown_in_part(server: Server, transport: HttpTransport) -> None:
@@ -104,13 +104,13 @@ class Slow:
     """A transport that responds when a test lets it."""
 
     def __init__(self) -> None:
-        self.under_way = 0
+        self.in_progress = 0
         self.go = asyncio.Event()
 
     async def request(self, request: Request) -> Response:
-        self.under_way += 1
+        self.in_progress += 1
         await self.go.wait()
-        self.under_way -= 1
+        self.in_progress -= 1
         return Response(200, request.path)
 
 
@@ -119,6 +119,6 @@ async def test_concurrent_requests_are_limited() -> None:
     crowd = Bounded(slow, requests=2)
     answers = [asyncio.ensure_future(crowd.request(Request("GET", f"/{number}"))) for number in range(5)]
     await asyncio.sleep(0)
-    assert slow.under_way == 2
+    assert slow.in_progress == 2
     slow.go.set()
     assert [answer.body for answer in await asyncio.gather(*answers)] == ["/0", "/1", "/2", "/3", "/4"]

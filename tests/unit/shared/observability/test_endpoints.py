@@ -27,13 +27,13 @@ class Reviewer:
     """An API server that knows two tokens and authorizes one of their users to GET /metrics."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
         self.away = False
         self.refuses = False
 
     async def request(self, request: Request) -> Response:
         kind = request.body["kind"]
-        self.asked[kind] += 1
+        self.requested[kind] += 1
         await asyncio.sleep(0.01)
         if self.away:
             raise Unavailable("no answer from the API server")
@@ -86,13 +86,13 @@ async def test_request_without_token_is_not_reviewed(scrape: Scrape) -> None:
         status, text = await scrape(token, scheme)
         assert status == 401
         assert "Authorization: Bearer" in text
-    assert not scrape.reviewer.asked
+    assert not scrape.reviewer.requested
 
 
 async def test_unknown_token_is_rejected(scrape: Scrape) -> None:
     status, text = await scrape("forged")
     assert (status, "rejects this token" in text) == (401, True)
-    assert scrape.reviewer.asked == {"TokenReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1}
 
 
 async def test_missing_permission_is_named_in_the_response(scrape: Scrape) -> None:
@@ -107,16 +107,16 @@ async def test_authorized_scrapes_cost_two_requests_in_ten_seconds(scrape: Scrap
         assert status == 200
         assert "python_info" in text
         scrape.now += VERDICT_MAX_AGE_SECONDS / 4
-    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
     scrape.now = VERDICT_MAX_AGE_SECONDS
     assert (await scrape("scraper"))[0] == 200
-    assert scrape.reviewer.asked == {"TokenReview": 2, "SubjectAccessReview": 2}
+    assert scrape.reviewer.requested == {"TokenReview": 2, "SubjectAccessReview": 2}
 
 
 async def test_concurrent_scrapes_are_reviewed_once(scrape: Scrape) -> None:
     answers = await asyncio.gather(*(scrape("scraper") for _ in range(5)))
     assert {status for status, _ in answers} == {200}
-    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
 
 
 async def test_unavailable_api_server_gives_no_verdict_and_none_is_cached(scrape: Scrape) -> None:
@@ -136,11 +136,11 @@ async def test_missing_permission_of_the_operator_is_reported(scrape: Scrape) ->
 async def test_number_of_cached_verdicts_is_limited(scrape: Scrape) -> None:
     assert (await scrape("scraper"))[0] == 200
     await asyncio.gather(*(scrape(f"forged-{number}") for number in range(MAX_VERDICTS)))
-    scrape.reviewer.asked.clear()
+    scrape.reviewer.requested.clear()
     assert (await scrape(f"forged-{MAX_VERDICTS - 1}"))[0] == 401
-    assert not scrape.reviewer.asked
+    assert not scrape.reviewer.requested
     assert (await scrape("scraper"))[0] == 200
-    assert scrape.reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1}
+    assert scrape.reviewer.requested == {"TokenReview": 1, "SubjectAccessReview": 1}
 
 
 async def test_invalid_address_is_rejected() -> None:
@@ -180,8 +180,8 @@ async def test_profile_names_the_functions_that_used_the_time(debug: aiohttp.Cli
 
 async def test_only_one_profile_runs_at_a_time(debug: aiohttp.ClientSession) -> None:
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(debug.get("/debug/profile?seconds=0.3")) for _ in range(2)]
-    assert sorted(task.result().status for task in asked) == [200, 409]
+        requested = [group.create_task(debug.get("/debug/profile?seconds=0.3")) for _ in range(2)]
+    assert sorted(task.result().status for task in requested) == [200, 409]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "ten", "301", "nan"])
@@ -195,10 +195,10 @@ async def test_memory_profile_requires_tracing(debug: aiohttp.ClientSession) -> 
         assert (answer.status, "PYTHONTRACEMALLOC=1" in await answer.text()) == (409, True)
     tracemalloc.start()
     try:
-        held = [bytes(1000) for _ in range(1000)]
+        kept = [bytes(1000) for _ in range(1000)]
         async with debug.get("/debug/memory") as answer:
             text = await answer.text()
     finally:
         tracemalloc.stop()
-    assert len(held) == 1000
+    assert len(kept) == 1000
     assert "test_endpoints.py" in text

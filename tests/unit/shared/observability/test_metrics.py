@@ -94,9 +94,9 @@ def test_every_operator_exposes_its_resources_and_certificate_expiry(
     ends = datetime(2026, 1, 1, tzinfo=UTC)
     seen = SimpleNamespace(secrets=SimpleNamespace(expires={"tls": ends}))
     new, formed = {"spec": {"size": 3, "replicas": 3}}, {"spec": {}, "status": {"formed": True}}
-    told = set()
+    exposed = set()
     for controller in operator.controllers(options):
-        told |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
+        exposed |= {sample.state for obj in (new, formed) for sample in controller.states(obj)}
         assert list(controller.certificate_ends(seen)) == ([ends] if controller.kind.name in with_certificates else [])
-    assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= told
-    assert told - set(resource_metrics.STATES) == set(OWN[operator.name])
+    assert {resource_metrics.DESIRED, resource_metrics.READY, resource_metrics.PAUSED} <= exposed
+    assert exposed - set(resource_metrics.STATES) == set(OWN[operator.name])

@@ -53,7 +53,7 @@ class Witness:
         self.certificates: set[str] = set()
         self.authorities: set[str] = set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         now, bundle = self._cluster.now, self._cluster.trusted()
         if bundle and (not self._bundles or self._bundles[-1][1] != bundle):
             self._bundles.append((now, bundle))
@@ -65,15 +65,15 @@ class Witness:
             self.certificates.add(served)
             for since, known in self._bundles:
                 if now >= self._ends(served, known, now):
-                    held = certs.read(served)[0]
-                    pytest.fail(f"at {now - START}: {held} against the bundle since {since - START}")
+                    stored = certs.read(served)[0]
+                    pytest.fail(f"at {now - START}: {stored} against the bundle since {since - START}")
 
     def _ends(self, served: str, bundle: str, now: datetime) -> datetime:
         """Return the time until which a bundle verifies a certificate; the minimum if it does not."""
         if (served, bundle) not in self._verified:
             try:
                 verify(served, bundle, now)
-                issuer = {held.subject: held for held in certs.read(bundle)}[certs.read(served)[0].issuer]
+                issuer = {stored.subject: stored for stored in certs.read(bundle)}[certs.read(served)[0].issuer]
                 self._verified[served, bundle] = min(certs.read(served)[0].ends, issuer.ends)
             except VerificationError:
                 self._verified[served, bundle] = datetime.min.replace(tzinfo=UTC)
@@ -90,7 +90,7 @@ class Witness:
 def living(chance: random.Random, *, lag: float, latency: float) -> Iterator[tuple[Cluster, Life, Witness]]:
     cluster = Cluster()
     witness = Witness(cluster, lag)
-    life = Life(cluster, chance, witness.look, latency)
+    life = Life(cluster, chance, witness.check, latency)
     witness.life = life
     try:
         yield cluster, life, witness
@@ -164,99 +164,106 @@ LIVES = SERVING.authority_lives
 
 
 def ordered(
-    held: SharedCertificates | None,
+    stored: SharedCertificates | None,
     at: datetime,
     *,
     trusted: datetime | None = None,
     host: str = HOST,
     lost: bool = False,
 ) -> CertificateOrder | None:
-    shared, hosts = held or SharedCertificates(), frozenset({host})
+    shared, hosts = stored or SharedCertificates(), frozenset({host})
     return rotation.next_order(shared, at, POLICY, name="ours", hosts=hosts, trusted=trusted, lost=lost)[0]
 
 
-async def after(held: SharedCertificates | None, order: CertificateOrder | None, at: datetime) -> SharedCertificates:
+async def after(stored: SharedCertificates | None, order: CertificateOrder | None, at: datetime) -> SharedCertificates:
     """Return the shared certificates after an order was fulfilled."""
     assert order is not None
-    found = shared_certificates(shared_content(await made(order), held or SharedCertificates(), at))
+    found = shared_certificates(shared_content(await made(order), stored or SharedCertificates(), at))
     assert found is not None
     return found
 
 
-async def held_after(*steps: RotationStep, at: datetime = START) -> SharedCertificates:
+async def stored_after(*steps: RotationStep, at: datetime = START) -> SharedCertificates:
     """Return the shared certificates after these steps, each at the same time."""
-    held: SharedCertificates | None = None
+    stored: SharedCertificates | None = None
     for step in steps:
-        order = ordered(held, at, trusted=at - LIFE, lost=step is RotationStep.SUCCEED)
+        order = ordered(stored, at, trusted=at - LIFE, lost=step is RotationStep.SUCCEED)
         assert RotationStep.of(order) is step
-        held = await after(held, order, at)
-    assert held is not None
-    return held
+        stored = await after(stored, order, at)
+    assert stored is not None
+    return stored
 
 
 def step(
-    held: SharedCertificates | None, after: float, *, trusted: float | None = 0.0, host: str = HOST, lost: bool = False
+    stored: SharedCertificates | None,
+    after: float,
+    *,
+    trusted: float | None = 0.0,
+    host: str = HOST,
+    lost: bool = False,
 ) -> RotationStep:
     """Return the decision after some seconds, if clients have trusted the newest authority since `trusted`."""
     since = None if trusted is None else START + timedelta(seconds=trusted)
-    return RotationStep.of(ordered(held, START + timedelta(seconds=after), trusted=since, host=host, lost=lost))
+    return RotationStep.of(ordered(stored, START + timedelta(seconds=after), trusted=since, host=host, lost=lost))
 
 
 async def test_serving_certificate_is_renewed_at_two_thirds_of_its_lifetime() -> None:
-    held = await held_after(RotationStep.BEGIN)
+    stored = await stored_after(RotationStep.BEGIN)
     assert step(None, 0) is RotationStep.BEGIN
-    assert step(held, 0) is RotationStep.KEEP
-    assert step(held, SECONDS * 0.66) is RotationStep.KEEP
-    assert step(held, SECONDS * 0.67) is RotationStep.RENEW
-    assert step(held, SECONDS * 1.5) is RotationStep.RENEW, "an expired one is renewed as well"
+    assert step(stored, 0) is RotationStep.KEEP
+    assert step(stored, SECONDS * 0.66) is RotationStep.KEEP
+    assert step(stored, SECONDS * 0.67) is RotationStep.RENEW
+    assert step(stored, SECONDS * 1.5) is RotationStep.RENEW, "an expired one is renewed as well"
 
 
 async def test_authority_has_a_successor_long_before_it_expires() -> None:
-    held = await held_after(RotationStep.BEGIN)
-    assert step(held, LIVES * SECONDS) is RotationStep.BEGIN
-    assert step(held, 2.6 * SECONDS) is RotationStep.RENEW
-    fresh = await after(held, ordered(held, START + 2.6 * LIFE), START + 2.6 * LIFE)
+    stored = await stored_after(RotationStep.BEGIN)
+    assert step(stored, LIVES * SECONDS) is RotationStep.BEGIN
+    assert step(stored, 2.6 * SECONDS) is RotationStep.RENEW
+    fresh = await after(stored, ordered(stored, START + 2.6 * LIFE), START + 2.6 * LIFE)
     assert step(fresh, 2.6 * SECONDS) is RotationStep.KEEP
     assert step(fresh, 2.7 * SECONDS) is RotationStep.SUCCEED
 
 
 async def test_new_authority_signs_only_after_the_settling_time() -> None:
-    held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
-    assert held.serving is not None
-    assert len(held.authorities.trusted) == 2
-    assert held.serving.certificate.issuer == held.authorities.trusted[1].subject, "the predecessor signed once more"
-    assert step(held, 10, trusted=None) is RotationStep.KEEP
-    assert step(held, 10, trusted=0) is RotationStep.KEEP
-    assert step(held, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never before all clients trust it"
-    assert step(held, SECONDS / rotation.SETTLINGS_PER_LIFE + 1, trusted=0) is RotationStep.RENEW
-    signed = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
+    stored = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED)
+    assert stored.serving is not None
+    assert len(stored.authorities.trusted) == 2
+    assert stored.serving.certificate.issuer == stored.authorities.trusted[1].subject, (
+        "the predecessor signed once more"
+    )
+    assert step(stored, 10, trusted=None) is RotationStep.KEEP
+    assert step(stored, 10, trusted=0) is RotationStep.KEEP
+    assert step(stored, SECONDS * 0.9, trusted=None) is RotationStep.KEEP, "never before all clients trust it"
+    assert step(stored, SECONDS / rotation.SETTLINGS_PER_LIFE + 1, trusted=0) is RotationStep.RENEW
+    signed = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED, RotationStep.RENEW)
     assert signed.serving is not None
     assert signed.serving.certificate.issuer == signed.newest.subject
     assert len(signed.authorities.trusted) == 2, "the predecessor stays until it expires"
 
 
 async def test_expired_authority_is_removed_from_the_bundle() -> None:
-    held, later = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED), START + (LIVES + 0.1) * LIFE
-    assert RotationStep.of(ordered(held, later)) is RotationStep.BEGIN
-    assert len((await after(held, ordered(held, later), later)).authorities.trusted) == 1
+    stored, later = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED), START + (LIVES + 0.1) * LIFE
+    assert RotationStep.of(ordered(stored, later)) is RotationStep.BEGIN
+    assert len((await after(stored, ordered(stored, later), later)).authorities.trusted) == 1
 
 
 async def test_unusable_certificate_is_replaced() -> None:
-    held = await held_after(RotationStep.BEGIN)
-    assert step(held, 0, host="other.system.svc") is RotationStep.RENEW
-    assert step(held, 0, lost=True) is RotationStep.SUCCEED
-    assert step(SharedCertificates(held.authorities, None), 0) is RotationStep.RENEW
-    stranger = (await held_after(RotationStep.BEGIN)).serving
-    assert step(SharedCertificates(held.authorities, stranger), 0) is RotationStep.RENEW
+    stored = await stored_after(RotationStep.BEGIN)
+    assert step(stored, 0, host="other.system.svc") is RotationStep.RENEW
+    assert step(stored, 0, lost=True) is RotationStep.SUCCEED
+    assert step(SharedCertificates(stored.authorities, None), 0) is RotationStep.RENEW
+    unrelated = (await stored_after(RotationStep.BEGIN)).serving
+    assert step(SharedCertificates(stored.authorities, unrelated), 0) is RotationStep.RENEW
 
 
 async def test_certificate_does_not_outlive_its_signer() -> None:
-    held = await held_after(RotationStep.BEGIN)
+    stored = await stored_after(RotationStep.BEGIN)
     late = START + (LIVES - 0.5) * LIFE
-    order = ordered(held, late)
+    order = ordered(stored, late)
     assert RotationStep.of(order) is RotationStep.SUCCEED
     assert order is not None
-    assert order.ends == held.newest.ends
+    assert order.ends == stored.newest.ends
     assert order.authority_ends == late + LIVES * LIFE
 
 
@@ -285,11 +292,11 @@ def test_authority_without_a_key_never_signs_again() -> None:
 
 
 async def test_lost_successor_that_clients_do_not_trust_signs_nothing() -> None:
-    held = await held_after(RotationStep.BEGIN, RotationStep.SUCCEED)
-    order = ordered(held, START + LIFE / 10, lost=True)
+    stored = await stored_after(RotationStep.BEGIN, RotationStep.SUCCEED)
+    order = ordered(stored, START + LIFE / 10, lost=True)
     assert order is not None
     assert (order.signer, order.ends) == (None, None), "the serving certificate stays"
-    again = await after(held, order, START + LIFE / 10)
-    assert again.serving == held.serving
-    assert again.authorities.former == held.authorities.trusted
+    again = await after(stored, order, START + LIFE / 10)
+    assert again.serving == stored.serving
+    assert again.authorities.former == stored.authorities.trusted
     assert again.authorities.successor is not None

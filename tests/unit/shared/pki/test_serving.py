@@ -63,10 +63,10 @@ def test_certificate_is_parsed_as_cryptography_parses_it(begins: datetime, hosts
     signer = authority("ca", begins=begins, ends=begins + timedelta(days=2))
     pair = issue(signer, "name", begins=begins, ends=begins + timedelta(days=1), hosts=hosts, client=True)
     read, other = certs.read(f"# a comment\n{pair.certificate}\n{signer.certificate}")
-    theirs = x509.load_pem_x509_certificate(pair.certificate.encode())
-    assert (read.begins, read.ends) == (theirs.not_valid_before_utc, theirs.not_valid_after_utc)
-    assert read.subject == _inside(theirs.subject.public_bytes())
-    assert read.issuer == other.subject == _inside(theirs.issuer.public_bytes())
+    expected = x509.load_pem_x509_certificate(pair.certificate.encode())
+    assert (read.begins, read.ends) == (expected.not_valid_before_utc, expected.not_valid_after_utc)
+    assert read.subject == _inside(expected.subject.public_bytes())
+    assert read.issuer == other.subject == _inside(expected.issuer.public_bytes())
     assert read.hosts == set(hosts)
     assert certs.read(read.pem) == (read,)
 
@@ -384,21 +384,21 @@ async def test_replica_serves_but_is_not_ready_until_configurations_exist(cluste
 
 async def test_configuration_deleted_in_the_meantime_is_not_recreated(cluster: Cluster) -> None:
     clients = Clients(Kube(cluster.server, manager="ours"), "ours")
-    seen = await clients.look()
+    seen = await clients.read()
     for kind in (MUTATING, VALIDATING):
         cluster.chart.delete(kind, None, "ours")
     with pytest.raises(Conflict):
-        await clients.teach(seen, "bundle")
+        await clients.publish(seen, "bundle")
     with pytest.raises(NotFound):
         cluster.chart.get(MUTATING, None, "ours")
 
 
 async def test_late_write_of_an_older_bundle_does_not_replace_a_newer_one(cluster: Cluster) -> None:
     clients = Clients(Kube(cluster.server, manager="ours"), "ours")
-    seen = await clients.look()
-    await clients.teach(seen, "newer")
+    seen = await clients.read()
+    await clients.publish(seen, "newer")
     with pytest.raises(Conflict):
-        await clients.teach(seen, "older")
+        await clients.publish(seen, "older")
     assert cluster.trusted() == "newer"
 
 

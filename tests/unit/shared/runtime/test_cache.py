@@ -27,9 +27,9 @@ class Watched:
     """A cache and the keys that it reported."""
 
     def __init__(self) -> None:
-        self.told: list[Key] = []
+        self.reported: list[Key] = []
         self.cache = Cache(
-            [THING, POD], key_of=lambda kind, obj: key_of(THING, "op", kind, obj), changed=self.told.append
+            [THING, POD], key_of=lambda kind, obj: key_of(THING, "op", kind, obj), changed=self.reported.append
         )
 
     def names(self, key: Key = OWNER) -> list[str]:
@@ -43,7 +43,7 @@ def watched() -> Watched:
 
 def test_owned_object_reports_its_owner(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 5))
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
     assert watched.names() == ["p-1"]
 
 
@@ -51,7 +51,7 @@ def test_watch_event_of_an_own_write_is_not_reported(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
     watched.cache.seen(POD, pod("p-1", 5))
     watched.cache.seen(POD, pod("p-1", 4))
-    assert watched.told == []
+    assert watched.reported == []
 
 
 def test_late_event_does_not_resurrect_a_deleted_object(watched: Watched) -> None:
@@ -71,9 +71,9 @@ def test_late_deletion_does_not_remove_a_newer_object(watched: Watched) -> None:
 
 def test_object_that_changes_owner_reports_both(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 1))
-    watched.told.clear()
+    watched.reported.clear()
     watched.cache.seen(POD, pod("p-1", 2, instance="other"))
-    assert set(watched.told) == {OWNER, Key("default", "other")}
+    assert set(watched.reported) == {OWNER, Key("default", "other")}
     assert watched.names() == []
 
 
@@ -81,7 +81,7 @@ def test_object_that_loses_its_labels_is_removed(watched: Watched) -> None:
     watched.cache.seen(POD, pod("p-1", 1))
     watched.cache.seen(POD, pod("p-1", 2, manager="someone"))
     assert watched.names() == []
-    assert watched.told == [OWNER, OWNER]
+    assert watched.reported == [OWNER, OWNER]
 
 
 def test_list_recovers_missed_deletions_but_keeps_newer_objects(watched: Watched) -> None:
@@ -132,62 +132,62 @@ class Write:
         return self._entering
 
 
-async def under_way(watched: Watched) -> Write:
+async def in_progress(watched: Watched) -> Write:
     write = Write(watched)
     await asyncio.sleep(0)
     return write
 
 
 async def test_event_that_overtakes_the_response_is_not_reported(watched: Watched) -> None:
-    write = await under_way(watched)
+    write = await in_progress(watched)
     watched.cache.seen(POD, pod("p-1", 5))
     assert watched.names() == ["p-1"]
     await write.answer(5)
-    assert watched.told == []
+    assert watched.reported == []
 
 
 async def test_event_newer_than_the_response_is_reported_after_it(watched: Watched) -> None:
-    write = await under_way(watched)
+    write = await in_progress(watched)
     watched.cache.seen(POD, pod("p-1", 5))
     watched.cache.seen(POD, pod("p-1", 6))
-    assert watched.told == [], "it may be the event of this write"
+    assert watched.reported == [], "it may be the event of this write"
     await write.answer(5)
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
 
 
 async def test_event_during_a_failed_write_is_reported(watched: Watched) -> None:
     """The write may have succeeded with its response lost: the event is then the only information."""
-    write = await under_way(watched)
+    write = await in_progress(watched)
     watched.cache.seen(POD, pod("p-1", 5))
     with pytest.raises(Unavailable):
         await write.fail()
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
 
 
 async def test_deletion_is_reported_at_once_even_during_a_write(watched: Watched) -> None:
     watched.cache.put(POD, pod("p-1", 5))
-    write = await under_way(watched)
+    write = await in_progress(watched)
     watched.cache.gone(POD, pod("p-1", 7))
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
     await write.answer(6)
     assert watched.names() == []
 
 
 async def test_events_of_other_objects_do_not_wait_for_a_write(watched: Watched) -> None:
-    await under_way(watched)
+    await in_progress(watched)
     watched.cache.seen(POD, pod("p-2", 5))
-    assert watched.told == [OWNER]
+    assert watched.reported == [OWNER]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12), st.randoms(use_true_random=False))
-def test_result_does_not_depend_on_the_order_of_events(story: list[tuple[int, bool]], random: Any) -> None:
+def test_result_does_not_depend_on_the_order_of_events(history: list[tuple[int, bool]], random: Any) -> None:
     """Any order and repetition of a history's events results in the state at its end."""
-    events = [(pod(f"p-{name}", version), gone) for version, (name, gone) in enumerate(story, start=1)]
+    events = [(pod(f"p-{name}", version), deleted) for version, (name, deleted) in enumerate(history, start=1)]
     straight, shuffled = Watched(), Watched()
-    for obj, gone in events:
-        (straight.cache.gone if gone else straight.cache.seen)(POD, obj)
+    for obj, deleted in events:
+        (straight.cache.gone if deleted else straight.cache.seen)(POD, obj)
     again = events + random.sample(events, len(events) // 2)
     random.shuffle(again)
-    for obj, gone in again:
-        (shuffled.cache.gone if gone else shuffled.cache.seen)(POD, obj)
+    for obj, deleted in again:
+        (shuffled.cache.gone if deleted else shuffled.cache.seen)(POD, obj)
     assert straight.names() == shuffled.names()

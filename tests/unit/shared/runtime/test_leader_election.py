@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIMES = Times(lease_duration=1, renew_deadline=0.4, retry_period=0.05)
 
 
-def sight(since: float = 0.0, **spec: Any) -> LeaseObservation:
+def observation(since: float = 0.0, **spec: Any) -> LeaseObservation:
     return LeaseObservation({"metadata": {"resourceVersion": "1"}, "spec": spec}, since)
 
 
@@ -32,32 +32,36 @@ def sight(since: float = 0.0, **spec: Any) -> LeaseObservation:
 
 
 def test_lease_is_free_once_it_has_not_changed_for_its_duration() -> None:
-    held = sight(since=100.0, holderIdentity="a", leaseDurationSeconds=15, renewTime="1970-01-01T00:00:00.000000Z")
-    assert not held.may_be_taken_by("b", 114.9), "the clock of the holder does not matter"
-    assert held.may_be_taken_by("b", 115.0)
-    assert held.may_be_taken_by("a", 100.0), "one's own"
+    observed = observation(
+        since=100.0, holderIdentity="a", leaseDurationSeconds=15, renewTime="1970-01-01T00:00:00.000000Z"
+    )
+    assert not observed.may_be_taken_by("b", 114.9), "the clock of the holder does not matter"
+    assert observed.may_be_taken_by("b", 115.0)
+    assert observed.may_be_taken_by("a", 100.0), "one's own"
 
 
 def test_released_lease_is_free_at_once() -> None:
-    assert sight(since=100.0, **release(NOW)).may_be_taken_by("b", 100.0)
-    assert sight(since=100.0).may_be_taken_by("b", 100.0), "a Lease without a holder is free"
+    assert observation(since=100.0, **release(NOW)).may_be_taken_by("b", 100.0)
+    assert observation(since=100.0).may_be_taken_by("b", 100.0), "a Lease without a holder is free"
 
 
 def test_only_a_changed_spec_renews_a_lease() -> None:
-    held = sight(since=100.0, holderIdentity="a", renewTime="1")
-    annotated = {"metadata": {"resourceVersion": "2"}, "spec": dict(held.spec)}
-    assert held.next(annotated, 110.0) == LeaseObservation(annotated, 100.0)
-    renewed = {"metadata": {"resourceVersion": "3"}, "spec": held.spec | {"renewTime": "2"}}
-    assert held.next(renewed, 110.0).since == 110.0
+    observed = observation(since=100.0, holderIdentity="a", renewTime="1")
+    annotated = {"metadata": {"resourceVersion": "2"}, "spec": dict(observed.spec)}
+    assert observed.next(annotated, 110.0) == LeaseObservation(annotated, 100.0)
+    renewed = {"metadata": {"resourceVersion": "3"}, "spec": observed.spec | {"renewTime": "2"}}
+    assert observed.next(renewed, 110.0).since == 110.0
 
 
 def test_transitions_are_counted_when_the_holder_changes() -> None:
     first = claim(None, "a", 15, NOW)
     assert first["leaseTransitions"] == 0
     assert first["acquireTime"] == first["renewTime"] == "2026-01-01T00:00:00.000000Z"
-    assert not {"leaseTransitions", "acquireTime"} & set(claim(sight(**first), "a", 15, NOW)), "a renewal keeps them"
-    assert claim(sight(**first), "b", 15, NOW)["leaseTransitions"] == 1
-    given_back = sight(**(first | release(NOW)))
+    assert not {"leaseTransitions", "acquireTime"} & set(claim(observation(**first), "a", 15, NOW)), (
+        "a renewal keeps them"
+    )
+    assert claim(observation(**first), "b", 15, NOW)["leaseTransitions"] == 1
+    given_back = observation(**(first | release(NOW)))
     assert claim(given_back, "b", 15, NOW)["leaseTransitions"] == 1
 
 
@@ -90,20 +94,20 @@ def holder(server: ApiServer) -> str:
 
 
 @asynccontextmanager
-async def standing(who: Leadership) -> AsyncIterator[asyncio.Event]:
+async def campaign(leadership: Leadership) -> AsyncIterator[asyncio.Event]:
     """Run a candidate; the yielded event is set while it leads."""
     leads = asyncio.Event()
 
-    async def stand() -> None:
+    async def run() -> None:
         while True:
-            async with who.term() as lost:
+            async with leadership.term() as lost:
                 leads.set()
                 try:
                     await lost
                 finally:
                     leads.clear()
 
-    task = asyncio.create_task(stand())
+    task = asyncio.create_task(run())
     try:
         yield leads
     finally:
@@ -123,13 +127,13 @@ async def test_first_candidate_leads_and_records_an_event(server: ApiServer) -> 
         await recorder.flush(1)
         writer.cancel()
     assert REGISTRY.get_sample_value("leader_election_master_status", {"name": "operator"}) == 0
-    [(_, told)] = server.objects(EVENT)
-    assert (told["reason"], told["message"]) == ("LeaderElection", "a became leader")
-    assert told["involvedObject"]["kind"] == "Lease"
+    [(_, event)] = server.objects(EVENT)
+    assert (event["reason"], event["message"]) == ("LeaderElection", "a became leader")
+    assert event["involvedObject"]["kind"] == "Lease"
 
 
 async def test_standby_takes_over_a_released_lease_at_once(server: ApiServer) -> None:
-    async with standing(candidate(server, "b")) as leads:
+    async with campaign(candidate(server, "b")) as leads:
         async with candidate(server, "a", times=TIMES).term():
             await asyncio.sleep(2 * TIMES.lease_duration)
             assert not leads.is_set(), "a leader that renews keeps the Lease"
@@ -162,7 +166,7 @@ async def test_leader_keeps_the_lease_until_its_work_has_stopped(server: ApiServ
 
     leader = asyncio.create_task(lead())
     await begun.wait()
-    async with standing(candidate(server, "b")) as leads:
+    async with campaign(candidate(server, "b")) as leads:
         leader.cancel()
         taken = asyncio.create_task(leads.wait())
         await asyncio.wait({leader, taken}, return_when=asyncio.FIRST_COMPLETED)
@@ -173,18 +177,18 @@ async def test_leader_keeps_the_lease_until_its_work_has_stopped(server: ApiServ
 
 
 async def test_leader_without_an_api_server_stops_in_time_and_leads_again(server: ApiServer) -> None:
-    who, loop = candidate(server, "a"), asyncio.get_running_loop()
-    async with who.term() as lost:
+    leadership, loop = candidate(server, "a"), asyncio.get_running_loop()
+    async with leadership.term() as lost:
         server.faults.lose_request(when=requests("PATCH"), times=None)
         server.faults.lose_request(when=requests("GET"), times=None)
         before = loop.time()
         await lost
         stopped = loop.time() - before
     assert 0 < stopped <= TIMES.renew_deadline + 0.1 < TIMES.lease_duration
-    assert who.has_expired
+    assert leadership.has_expired
     server.faults.clear()
-    async with asyncio.timeout(1), who.term():
-        assert lease(server)["leaseTransitions"] == 0, "it held the Lease all the time"
+    async with asyncio.timeout(1), leadership.term():
+        assert lease(server)["leaseTransitions"] == 0, "it kept the Lease all the time"
 
 
 async def test_leader_notices_that_another_took_its_lease(server: ApiServer) -> None:
@@ -223,7 +227,7 @@ class Slow:
 
 async def test_candidate_stopped_before_it_learns_that_it_leads_releases_the_lease(server: ApiServer) -> None:
     slow = Slow(server)
-    async with standing(candidate(slow, "a", times=Times(15, 10, 1))):
+    async with campaign(candidate(slow, "a", times=Times(15, 10, 1))):
         await slow.landed.wait()
         assert holder(server) == "a"
     assert holder(server) == ""
@@ -231,7 +235,7 @@ async def test_candidate_stopped_before_it_learns_that_it_leads_releases_the_lea
 
 async def test_stopped_standby_does_not_change_the_lease(server: ApiServer) -> None:
     async with candidate(server, "a").term():
-        async with standing(candidate(server, "b")):
+        async with campaign(candidate(server, "b")):
             await asyncio.sleep(3 * TIMES.retry_period)
         assert holder(server) == "a"
 
@@ -268,12 +272,12 @@ async def test_two_replicas_never_lead_at_once(server: ApiServer, seed: int) -> 
                 raise Unavailable("response lost")
             return answer
 
-    async def stand(who: Leadership, network: Lossy) -> None:
+    async def run(leadership: Leadership, network: Lossy) -> None:
         nonlocal terms
         while True:
-            async with who.term() as lost:
+            async with leadership.term() as lost:
                 assert not leading, f"{leading} leads as well"
-                leading.add(who._identity)
+                leading.add(leadership._identity)
                 terms += 1
                 network.is_away = chance.random() < 0.5
                 await asyncio.wait({lost}, timeout=chance.random())
@@ -282,7 +286,7 @@ async def test_two_replicas_never_lead_at_once(server: ApiServer, seed: int) -> 
 
     networks = [Lossy() for _ in range(5)]
     tasks = [
-        asyncio.create_task(stand(candidate(network, f"candidate-{number}"), network))
+        asyncio.create_task(run(candidate(network, f"candidate-{number}"), network))
         for number, network in enumerate(networks)
     ]
     done, _ = await asyncio.wait(tasks, timeout=3, return_when=asyncio.FIRST_COMPLETED)
@@ -296,21 +300,21 @@ async def test_two_replicas_never_lead_at_once(server: ApiServer, seed: int) -> 
 
 async def test_fence_rejects_writes_once_another_replica_may_lead(server: ApiServer) -> None:
     now = 0.0
-    who = candidate(server, "a", clock=lambda: now, times=Times(15, 10, 1))
-    kube = Kube(Fence(server, who), manager="operator")
+    leadership = candidate(server, "a", clock=lambda: now, times=Times(15, 10, 1))
+    kube = Kube(Fence(server, leadership), manager="operator")
     obj = {"metadata": {"name": "cache", "namespace": "default"}}
     with pytest.raises(Unavailable, match="another replica may be the leader"):
         await kube.create(EVENT, obj)
     with pytest.raises(Unavailable, match=r"remove member a-2: not executed"):
-        who.permit("remove member a-2")
-    async with who.term():
+        leadership.permit("remove member a-2")
+    async with leadership.term():
         await kube.create(EVENT, obj)
-        who.permit("remove member a-2")
+        leadership.permit("remove member a-2")
         now = 15.0  # suspended: nothing ran, and no renewal was sent
         with pytest.raises(Unavailable, match="another replica may be the leader"):
             await kube.create(EVENT, {"metadata": {"name": "late", "namespace": "default"}})
         with pytest.raises(Unavailable, match="another replica may be the leader"):
-            who.permit("remove member a-2")
+            leadership.permit("remove member a-2")
         assert (await kube.list(DEPLOYMENT))["items"] == []
     assert [obj["metadata"]["name"] for _, obj in server.objects(EVENT)] == ["cache"]
 

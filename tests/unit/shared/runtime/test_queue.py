@@ -82,8 +82,8 @@ async def test_age_of_running_work_is_measured() -> None:
 async def test_closed_queue_accepts_and_returns_nothing_and_drops_waiting_keys(queue: Queue) -> None:
     queue.add(A)
     queue.close()
-    for ask in (queue.add, lambda key: queue.add_after(key, 0), queue.retry):
-        ask(B)
+    for add in (queue.add, lambda key: queue.add_after(key, 0), queue.retry):
+        add(B)
     await asyncio.sleep(0)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(queue.get(), 0.02)

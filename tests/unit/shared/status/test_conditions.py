@@ -37,8 +37,8 @@ def test_conditions_of_done_stalled_and_paused_resources() -> None:
     assert [conditions(done)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
     stalled = status.compose(resource(done), {}, Verdict(Progress.BLOCKED, "InvalidSpec", "size"), THEN)
     assert [conditions(stalled)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["False", "False", "True"]
-    held = status.compose(resource(done), {}, Verdict(Progress.PAUSED, "Paused", "", ready=True), THEN)
-    assert [conditions(held)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
+    paused = status.compose(resource(done), {}, Verdict(Progress.PAUSED, "Paused", "", ready=True), THEN)
+    assert [conditions(paused)[name][0] for name in ("Ready", "Reconciling", "Stalled")] == ["True", "False", "False"]
 
 
 def test_transition_time_is_kept_until_the_next_transition() -> None:

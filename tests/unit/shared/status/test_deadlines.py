@@ -13,7 +13,7 @@ from shared.status.verdict import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEADLINE = Deadline(Reason("CreateTimeout"), 600, "--create-timeout")
-UNDERWAY = Verdict(Progress.PROGRESSING, "Creating", "1 of 3 servers are ready.")
+PROGRESSING = Verdict(Progress.PROGRESSING, "Creating", "1 of 3 servers are ready.")
 
 
 def since(seconds: float) -> Obj:
@@ -23,12 +23,12 @@ def since(seconds: float) -> Obj:
 
 
 def test_verdict_is_unchanged_before_the_deadline_and_rechecked_then() -> None:
-    assert DEADLINE.judge(since(590), UNDERWAY, NOW) == (UNDERWAY, 10)
+    assert DEADLINE.judge(since(590), PROGRESSING, NOW) == (PROGRESSING, 10)
 
 
 def test_deadline_starts_with_the_reconciling_condition() -> None:
     done: Obj = {"status": {"conditions": [{"type": "Reconciling", "status": "False", "lastTransitionTime": "x"}]}}
-    assert DEADLINE.judge({}, UNDERWAY, NOW) == DEADLINE.judge(done, UNDERWAY, NOW) == (UNDERWAY, 600)
+    assert DEADLINE.judge({}, PROGRESSING, NOW) == DEADLINE.judge(done, PROGRESSING, NOW) == (PROGRESSING, 600)
 
 
 @pytest.mark.parametrize("progress", [Progress.PROGRESSING, Progress.WAITING])
@@ -42,9 +42,9 @@ def test_exceeded_deadline_is_a_warning_with_the_cause(progress: Progress, secon
 
 def test_message_does_not_change_with_time() -> None:
     """Otherwise the status would be written on each reconcile."""
-    late = DEADLINE.judge(since(700), UNDERWAY, NOW)
+    late = DEADLINE.judge(since(700), PROGRESSING, NOW)
     obj = since(700)
-    assert DEADLINE.judge(obj, UNDERWAY, NOW + timedelta(hours=1)) == late
+    assert DEADLINE.judge(obj, PROGRESSING, NOW + timedelta(hours=1)) == late
 
 
 @pytest.mark.parametrize("progress", [Progress.DONE, Progress.BLOCKED, Progress.PAUSED])

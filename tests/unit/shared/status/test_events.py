@@ -11,7 +11,7 @@ from shared.kubernetes.client import Kube, Request, Response
 from shared.status.events import Event, Recorder
 
 
-class Held:
+class DelayedServer:
     """An API server that delays responses about one object until released."""
 
     def __init__(self) -> None:
@@ -28,12 +28,12 @@ class Held:
 
 
 @pytest.fixture
-def server() -> Held:
-    return Held()
+def server() -> DelayedServer:
+    return DelayedServer()
 
 
 @pytest.fixture
-async def recorder(server: Held) -> AsyncIterator[Recorder]:
+async def recorder(server: DelayedServer) -> AsyncIterator[Recorder]:
     recorder = Recorder(Kube(server, manager="op"), component="op")
     running = asyncio.create_task(recorder.run())
     yield recorder
@@ -51,7 +51,7 @@ def of_another_writer(uid: str) -> str:
 
 
 async def test_the_events_of_one_object_come_in_order_and_wait_for_each_other_alone(
-    server: Held, recorder: Recorder
+    server: DelayedServer, recorder: Recorder
 ) -> None:
     for reason in ("First", "Second", "Third"):
         recorder.record(event("slow", "1", reason))

@@ -22,7 +22,7 @@ def resource(confirm: str | None, recorded: str = "") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("confirm", "recorded", "accepted", "progress", "reason", "said"),
+    ("confirm", "recorded", "accepted", "progress", "reason", "message"),
     [
         (None, "", (), Progress.BLOCKED, "Lost", f"To allow it, set spec.recovery.confirm to {TOKEN}. Check first."),
         (
@@ -41,11 +41,11 @@ def resource(confirm: str | None, recorded: str = "") -> Any:
     ],
 )
 def test_user_decides_by_the_token(
-    confirm: str | None, recorded: str, accepted: tuple[str, ...], progress: Progress, reason: str, said: str
+    confirm: str | None, recorded: str, accepted: tuple[str, ...], progress: Progress, reason: str, message: str
 ) -> None:
     step = PROPOSAL.decide(resource(confirm, recorded), *accepted, requeue=30.0)
     assert (step.progress, step.reason, step.actions) == (progress, reason, ())
-    assert said in step.message
+    assert message in step.message
 
 
 def test_named_loss_comes_first_in_the_message() -> None:
