@@ -40,7 +40,7 @@ class Image:
     def parse(cls, reference: str) -> Image:
         """Parse a reference.
 
-        The first part is a registry only if it can be a host: it contains a dot or a port, or is localhost.
+        The first part is a registry only if it can be a host, that is, if it contains a dot or a port, or is localhost.
 
         Raises:
             ValueError: the text is not an image reference.

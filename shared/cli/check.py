@@ -148,7 +148,7 @@ async def _run(check: Check, kubeconfig: str, namespace: str, name: str) -> None
 
 
 async def _until(attempt: Callable[[], Awaitable[Found]], within: float, pause: float) -> Found:
-    """Return the result of `look`, repeated while it raises NotYet or the API server or a webhook is unavailable."""
+    """Return the result of `attempt`, repeated while it raises NotYet or the API server or a webhook is unavailable."""
     now = asyncio.get_running_loop().time
     deadline = now() + within
     while True:

@@ -226,7 +226,7 @@ class SelfSignedCertificates(Certificates):
         for _ in range(MAX_WRITES_PER_CHECK):
             problem: KubeError | None = None
             try:
-                seen = await self._clients.read() if self._clients else []  # before the store is read: see `teach`
+                seen = await self._clients.read() if self._clients else []  # before the store is read: see `publish`
             except KubeError as error:
                 problem, seen = error, []
             content = await self._store.read()
