@@ -109,4 +109,4 @@ def test_without_an_api_server_there_is_no_answer_but_a_sentence(scraper: Scrape
     scraper.operator.wire.faults.lose_request(when=lambda _, path: path in REVIEWS, times=None)
     answer = scraper(account)
     assert answer.status == 503
-    assert "the API server did not say whether you may" in answer.text
+    assert "the API server could not review the request" in answer.text

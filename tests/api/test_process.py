@@ -147,7 +147,7 @@ def test_a_port_in_use_is_named(plane: ControlPlane) -> None:
 def test_a_flag_that_makes_no_sense_is_refused() -> None:
     code, said = ends("--workers=none")
     assert code == 2
-    assert "'none' is no number of at least 1" in said
+    assert "'none' is not an integer of at least 1" in said
 
 
 def test_it_ends_while_the_api_server_is_away(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_an_object_of_a_person_is_left_alone_until_it_is_removed(world: World, o
     theirs = put_in_the_way(world, kind)
     world.create(**ASKING.get(kind, {}))
     world.eventually(lambda: world.reason() == "NotOurs")
-    assert f"{kind} cache exists and was not made by this operator" in world.condition()["message"]
+    assert f"{kind} cache exists and was not created by this operator" in world.condition()["message"]
     assert world.get(kind) == theirs
     world.delete(kind)
     world.change(size=2)  # what is in the way is not watched: a change, or a minute, lets it be looked at again

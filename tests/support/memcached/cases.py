@@ -131,7 +131,7 @@ REFUSED = (
         "a size that is not a number",
         {"size": "three"},
         "must be of type integer",
-        "is not a whole number; give one, without quotes",
+        "is not an integer; use an integer, without quotes",
     ),
     at_least("size", -1, 0),
     at_most("size", 1001, 1000),
@@ -191,9 +191,7 @@ REFUSED = (
     Case("an empty argument", {"extraArgs": [""]}, "should be at least 1 chars", "too short"),
     Case("a too long argument", {"extraArgs": ["-v" * 129]}, "may not be more than 256", "at most 256 characters"),
     Case("too many arguments", {"extraArgs": ["-v"] * 33}, "must have at most 32 items", "at most 32"),
-    Case(
-        "paused as a string", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; give true or false"
-    ),
+    Case("paused as a string", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; use true or false"),
     Case("arguments that are not a list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
     Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
     Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "give 'Deployment'"),

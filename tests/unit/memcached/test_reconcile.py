@@ -135,7 +135,7 @@ async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Ha
     assert conditions(resource)["Stalled"] == "True"
     assert reason(resource) == "NotOurs"
     message = resource["status"]["conditions"][0]["message"]
-    assert ("belongs to ConfigMap shop" if controlled else "was not made by this operator") in message
+    assert ("belongs to ConfigMap shop" if controlled else "was not created by this operator") in message
     assert not harness.server.objects(DEPLOYMENT), "no step runs after the one that blocks"
     harness.person.delete(SERVICE, NAMESPACE, "cache")
     [key] = harness.cache.keys(KIND)
@@ -187,7 +187,7 @@ async def test_invalid_spec_stalls_and_running_servers_are_kept(harness: Harness
     await harness.settle()
     stalled = harness.resource("cache")
     assert (reason(stalled), conditions(stalled)["Stalled"]) == ("InvalidSpec", "True")
-    assert "spec.memoryMB: 1 is too small; give at least 8." in stalled["status"]["conditions"][0]["message"]
+    assert "spec.memoryMB: 1 is too small; use at least 8." in stalled["status"]["conditions"][0]["message"]
     assert stalled["status"]["servers"] == before["status"]["servers"]
     harness.apply("cache", size=2)
     await harness.settle()

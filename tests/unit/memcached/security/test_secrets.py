@@ -45,7 +45,7 @@ def test_credentials_are_the_first_user_of_the_file() -> None:
 def test_missing_secret_is_named() -> None:
     reason, message = problem_of(**AUTH)
     assert reason == "SecretMissing"
-    assert message.startswith("spec.auth: there is no Secret users in this namespace. Make it, with users")
+    assert message.startswith("spec.auth: Secret users does not exist. Create it with users")
 
 
 def test_missing_or_empty_key_is_named() -> None:
@@ -99,8 +99,8 @@ def test_valid_certificate_gives_its_fingerprint_and_no_digest() -> None:
 @pytest.mark.parametrize(
     ("pair", "problem"),
     [
-        (Pair("nothing", certificate().key), "there is no certificate in PEM form"),
-        (Pair(certificate().certificate, certificate("other").key), "the key is not the certificate's"),
+        (Pair("nothing", certificate().key), "no certificate in PEM format found"),
+        (Pair(certificate().certificate, certificate("other").key), "the key does not belong to the certificate"),
         (Pair(certificate().certificate, "nothing"), "certificate and key"),
     ],
 )
@@ -118,8 +118,8 @@ def test_server_certificate_suffices_without_client_authentication() -> None:
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
-        (tls_secret(certificate(client=False)), "does not vouch for tls.crt as a client's certificate (un"),
-        (tls_secret(certificate(by="other-ca")), "does not vouch for tls.crt"),
+        (tls_secret(certificate(client=False)), "does not verify tls.crt as a client certificate (un"),
+        (tls_secret(certificate(by="other-ca")), "does not verify tls.crt"),
         (tls_secret(certificate(ended=True)), "certificate has expired"),
         (
             secret("cache-tls", tls_crt=certificate().certificate, tls_key=certificate().key, ca_crt="nothing"),

@@ -98,7 +98,7 @@ def test_a_certificate_that_nobody_would_take_is_told() -> None:
     mixed = certificate("a", "old") | {"ca.crt": certificate("a", "new")["ca.crt"]}
     reason, message = complaint(secret(OWN, mixed), **TLS)
     assert reason == "SecretInvalid"
-    assert "does not vouch for tls.crt" in message
+    assert "does not verify tls.crt" in message
     assert judged(secret(OWN, mixed), **TLS).original is None
     assert "cert-manager has not issued Secret demo-server-tls yet" in complaint(**ISSUED)[1]
 

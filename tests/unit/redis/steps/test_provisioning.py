@@ -197,9 +197,9 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
     assert told == [
         "The users that nodes start with are made.",
         "The users that nodes start with are made.",
-        "Certificates are made: there is no authority yet.",
-        "Certificates are made: demo-server-tls: there is none that can be used; demo-client-tls: there is none that "
-        "can be used.",
+        "Issuing certificates: there is no certificate authority yet.",
+        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable "
+        "certificate.",
         "What nodes mount is written: there is none yet.",
     ]
     assert lab.judged().mounted == lab.judged().original
