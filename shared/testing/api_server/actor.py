@@ -1,4 +1,4 @@
-"""Somebody other than the one under test, who uses the API server too."""
+"""A client of the API server other than the operator under test."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from shared.kubernetes.kinds import Kind, Obj
 
 
 class Handler(Protocol):
-    """What an actor needs of a server."""
+    """The part of a server that an actor needs."""
 
     def handle(self, request: Request) -> Response:
-        """Answer a request at once."""
+        """Answer a request synchronously."""
 
 
 class Actor:
-    """A person with kubectl, or one of Kubernetes' controllers: synchronous, unlogged, and never struck by faults.
+    """A user with kubectl, or a controller of Kubernetes: synchronous, not logged, and not subject to faults.
 
-    Every refusal is a KubeError, as for `shared.kubernetes.client.Kube`.
+    Error responses raise a KubeError, as in `shared.kubernetes.client.Kube`.
 
     Args:
-        name: the field manager of its writes.
+        name: field manager of the actor's writes.
     """
 
     def __init__(self, server: Handler, name: str) -> None:
@@ -33,7 +33,7 @@ class Actor:
         return self._ask(Request("GET", kind.path(namespace, name, subresource)))
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> list[Obj]:
-        """The objects, completed with apiVersion and kind."""
+        """List objects, with apiVersion and kind filled in."""
         found = self._ask(Request("GET", kind.path(namespace), query={"labelSelector": labels}))
         return [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in found["items"]]
 

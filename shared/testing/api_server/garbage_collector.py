@@ -1,4 +1,4 @@
-"""Kubernetes' garbage collector: what becomes of objects whose owners go."""
+"""Kubernetes' garbage collector: handles dependents of deleted owners."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ COLLECTOR = "generic-garbage-collector"
 
 
 class Collected(Protocol):
-    """What the garbage collector needs of a server."""
+    """The part of a server that the garbage collector needs."""
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
-        """Every object, or those of a kind."""
+        """Return every object, or those of a kind."""
 
     def actor(self, name: str) -> Actor:
-        """A user of the server with a field manager of that name."""
+        """Return a client of the server with a field manager of that name."""
 
 
 def collect(server: Collected) -> int:
-    """Orphan, wait for and delete dependents until nothing is left to do; returns how many objects were dealt with.
+    """Orphan, await and delete dependents until nothing is left to do; return the number of objects processed.
 
-    An object goes when none of its owners is left. An owner lives in the object's namespace or in none: a reference
-    across namespaces counts as one to an owner that is gone.
+    An object is deleted once none of its owners exists. An owner is cluster-scoped or in the namespace of the object: a
+    reference across namespaces counts as a reference to a missing owner.
     """
     done = 0
     while _round(server):
@@ -68,7 +68,7 @@ def _blocked(owner: Obj, everything: list[tuple[Kind, Obj]]) -> bool:
 
 
 def _abandoned(obj: Obj, by_uid: dict[str, Obj]) -> bool:
-    """Whether every owner is gone, or waits in the foreground for this object to go first."""
+    """Whether every owner is missing, or is in foreground deletion and waits for this object."""
     owners = [by_uid.get(ref["uid"]) for ref in _owners(obj)]
     return bool(owners) and all(owner is None or _foreign(owner, obj) or _waiting(owner) for owner in owners)
 

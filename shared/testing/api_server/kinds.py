@@ -1,8 +1,8 @@
-"""The kinds that the in-memory API server serves, and what it does to their objects before it keeps them.
+"""The kinds that the in-memory API server serves, and how it normalizes their objects before it stores them.
 
-Objects of built-in kinds pass through Go's types on a real server: what is empty and optional is left out when they
-are written as JSON again, so an object may come back with less than was sent. That is done here too, since a controller
-that compares what it sent with what it sees would otherwise work in a test and write for ever in a cluster.
+A real server decodes objects of built-in kinds into Go structs and omits empty optional fields when it encodes them
+again, so an object may come back with fewer fields than were sent. This server does the same. Otherwise a controller
+that compares the object it sent with the object it reads would pass a test and write endlessly in a cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CUSTOM = Schema(
     atomic=frozenset({"metadata.ownerReferences[]"}),
     defaults={},
 )
-"""Custom resources whose schema says nothing of lists but that conditions are a map by type."""
+"""Custom resources whose schema declares no list types, except that conditions are a map by type."""
 
 BUILT_IN = Schema(
     keys={
@@ -69,7 +69,7 @@ BUILT_IN = Schema(
     ),
     defaults={"protocol": "TCP"},
 )
-"""The fields of built-in kinds that operators of databases meet."""
+"""The fields of built-in kinds that operators of databases use."""
 
 _FREE_MAPS = frozenset(
     {"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData", "limits", "requests"}
@@ -81,7 +81,7 @@ _OMITTED_WHEN_ZERO = frozenset(
 
 
 def _nothing(_: Obj) -> None:
-    """Neither defaults nor checks."""
+    """Apply neither defaults nor validation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class Served:
     """A kind and how the server treats its objects.
 
     Attributes:
-        admit: fills in defaults and raises ValueError with what is wrong (answered as 422), as schema and CEL would.
-        fixed: dotted paths of fields that cannot change once they are set.
-        replicas: dotted path of the number that the scale subresource sets; empty if there is none.
-        status: whether status is a subresource: written by itself, and by nothing else.
-        generation: whether changes of the spec are counted.
-        built_in: whether objects pass through Go's types.
+        admit: sets defaults; raises ValueError (answered as 422) if schema or CEL would reject the object.
+        fixed: dotted paths of fields that are immutable once set.
+        replicas: dotted path of the field that the scale subresource sets; empty without that subresource.
+        status: whether status is a subresource, which only writes to it can change.
+        generation: whether changes of the spec increase metadata.generation.
+        built_in: whether the server encodes objects from Go structs.
     """
 
     kind: Kind
@@ -107,10 +107,10 @@ class Served:
     schema: Schema = CUSTOM
 
     def normalize(self, obj: Obj, live: Obj) -> Obj:
-        """The object as the server would keep it: without nulls, without what Go leaves out, with defaults.
+        """Return the object as the server would store it: without nulls and fields that Go omits, with defaults.
 
         Args:
-            live: as it is kept now, empty if it is not; what is taken from it unchanged is so already.
+            live: stored object, empty if there is none. Parts taken from it unchanged are normalized already.
         """
         taken = {key: part for key, part in obj.items() if key != "metadata" and part is live.get(key)}
         rest = {key: part for key, part in obj.items() if key not in taken}
@@ -191,7 +191,7 @@ def _admit_stateful_set(obj: Obj) -> None:
 
 
 def _claim(obj: Obj) -> Obj:
-    """A claim, or a template of one, with defaults."""
+    """Return a claim, or a claim template, with defaults."""
     return {
         **obj,
         "spec": {"volumeMode": "Filesystem"} | obj.get("spec", {}),
@@ -255,14 +255,14 @@ def _admit_service(obj: Obj) -> None:
 
 
 _SET_FOR_GOOD = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates")
-"""What of a StatefulSet can never change."""
+"""Immutable fields of a StatefulSet."""
 
 _CLAIMED = ("spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.volumeName", "spec.selector")
-"""What of a claim can never change; its size can grow."""
+"""Immutable fields of a claim. Its requested size may grow."""
 
 
 def built_in_kinds() -> tuple[Served, ...]:
-    """What every cluster serves, as far as operators of databases meet it."""
+    """Return the built-in kinds that operators of databases use."""
     plain = {"built_in": True, "schema": BUILT_IN, "status": False, "generation": False}
     workload = {"built_in": True, "schema": BUILT_IN, "replicas": "spec.replicas", "fixed": ("spec.selector",)}
     return (

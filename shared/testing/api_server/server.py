@@ -1,11 +1,11 @@
-"""An in-memory Kubernetes API server: what a controller can tell from the outside is as a real one does it.
+"""An in-memory Kubernetes API server that a controller cannot tell from a real one.
 
-`ApiServer` is a `Transport`. The one under test talks through it (`Kube(server, manager=...)`): what it asks is logged
-in `server.log` and subject to `server.faults`. Everybody else (a person with kubectl, Kubernetes' controllers) acts
-through `server.actor(name)`, unlogged and undisturbed.
+`ApiServer` is a `Transport`. The operator under test sends its requests through it (`Kube(server, manager=...)`). They
+are logged in `server.log` and subject to `server.faults`. Every other client (a user with kubectl, Kubernetes'
+controllers) uses `server.actor(name)`, which is not logged and not subject to faults.
 
-Garbage collection does not happen by itself: `collect_garbage()` lets it, so that a test can look at the time between,
-which in a cluster is real.
+Garbage collection runs only in `collect_garbage()`, so that a test can observe the state before it, which is also
+visible in a cluster.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from shared.testing.api_server.write_rules import (
 
 
 class ApiServer:
-    """Keeps objects of the built-in kinds and of those given.
+    """Stores and serves objects of the built-in kinds and of additional ones.
 
     Args:
-        kinds: more kinds to serve, in place of built-in ones of the same name; a bare Kind is served as a custom
+        kinds: additional kinds, which replace built-in kinds of the same name. A bare Kind is served as a custom
             resource with a status subresource.
-        clock: the time of creations, deletions and managedFields.
-        version: resourceVersion before the first write; UIDs follow from it.
+        clock: clock for creation and deletion timestamps and for managedFields.
+        version: resourceVersion before the first write. UIDs derive from it.
 
     Attributes:
-        faults: what goes wrong for the one under test.
-        log: what the one under test asked.
-        witness: is told of each write of the one under test that was carried out, with the object as it was before.
+        faults: faults that strike requests of the operator under test.
+        log: requests of the operator under test.
+        witness: called after each successful write of the operator under test, with the object as it was before.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ApiServer:
         self.witness: Callable[[Aimed, Obj | None], None] = lambda *_: None
 
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
-        """Another that keeps the same, and the log of how it came about, without faults and with nobody who watches."""
+        """Return an independent copy with the same objects and write log, without faults and without subscribers."""
         copy = ApiServer()
         copy._served, copy._store = self._served, self._store.fork(clock)
         copy.log.all_writes.extend(self.log.all_writes)
@@ -76,22 +76,22 @@ class ApiServer:
 
     @property
     def watches(self) -> Watches:
-        """Who hears of changes, and when."""
+        """Subscriptions to changes, and the control over their delivery."""
         return self._store.watches
 
     @property
     def version(self) -> int:
-        """The resourceVersion of the last write."""
+        """Version (resourceVersion) of the last write."""
         return self._store.version
 
     async def request(self, request: Request) -> Response:
-        """A request of the one under test: logged, and struck by faults.
+        """Handle a request of the operator under test: log it and apply faults.
 
         Raises:
-            Unavailable: a fault lost the request or its answer.
+            Unavailable: a fault dropped the request or its response.
             Crash: a fault ended the process.
         """
-        await asyncio.sleep(0)  # others run meanwhile, as they do while a real request is on its way
+        await asyncio.sleep(0)  # other tasks run here, as they do during a real request
         try:
             asked = Aimed.at(self._served.values(), request)
         except Failure as failure:
@@ -108,44 +108,44 @@ class ApiServer:
         return faults.strike(fault, request)
 
     def handle(self, request: Request) -> Response:
-        """Answer a request at once, unlogged and undisturbed."""
+        """Answer a request synchronously, without logging and faults."""
         try:
             return self._answer(Aimed.at(self._served.values(), request))
         except Failure as failure:
             return failure.response()
 
     def actor(self, name: str) -> Actor:
-        """Somebody else who uses this server, under a field manager of that name."""
+        """Return another client of this server, with a field manager of that name."""
         return Actor(self, name)
 
     def subscribe(self, callback: Callable[[Obj], None], kind: Kind | None = None) -> None:
-        """Watch: call back with `{"type": ADDED | MODIFIED | DELETED, "object": ...}` of each change, in order.
+        """Watch: call back with `{"type": ADDED | MODIFIED | DELETED, "object": ...}` for each change, in order.
 
-        Changes are told at once, within the request that makes them, unless `watches.hold()` keeps them back.
+        Callbacks run within the request that makes the change, unless `watches.hold()` delays them.
         """
         self.watches.subscribe(callback, kind)
 
     def collect_garbage(self) -> int:
-        """Do what Kubernetes' garbage collector would, until nothing is left to do.
+        """Run Kubernetes' garbage collector until nothing is left to do.
 
         Returns:
-            How many objects it deleted, or let go.
+            Number of objects that it deleted or released.
         """
         return garbage_collector.collect(self)
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
-        """Everything kept, or what is of one kind, in order of kind, namespace and name.
+        """Return every object, or those of one kind, in order of kind, namespace and name.
 
-        They are no copies: a write puts a new object in the place of the old, which never changes, and must not.
+        The objects are not copies and must not be modified. A write replaces the stored object, so these do not change.
         """
         kinds = (kind,) if kind else self._store.kinds
         return [(of, obj) for of in kinds for obj in self._store.list(of)]
 
     def now(self) -> str:
-        """The server's time as Kubernetes writes it."""
+        """Return the server's time in the format of the API."""
         return self._store.now()
 
-    # What is asked.
+    # Requests.
 
     def _answer(self, asked: Aimed) -> Response:
         try:
@@ -155,7 +155,7 @@ class ApiServer:
             return failure.response()
         except MissingKey as error:
             return asked.invalid(str(error)).response()
-        except DuplicateKey as error:  # a real server says so, and with this status, too
+        except DuplicateKey as error:  # a real server answers with the same status and message
             return Failure(500, "InternalError", f"failed to create typed patch object: {error}").response()
 
     def _dispatch(self, asked: Aimed) -> Response:
@@ -173,7 +173,7 @@ class ApiServer:
             live = self._live(asked)
             return Response(200, self._update(asked, live, merge_patch(live, asked.request.body)))
         if asked.request.method == "PATCH" and asked.name:
-            raise Failure(415, "UnsupportedMediaType", f"this server takes no {asked.request.content_type}")
+            raise Failure(415, "UnsupportedMediaType", f"this server does not support {asked.request.content_type}")
         if asked.request.method == "PUT" and asked.name:
             live = self._live(asked)
             if not asked.served.built_in and not asked.request.body["metadata"].get("resourceVersion"):
@@ -183,7 +183,7 @@ class ApiServer:
 
     def _read(self, asked: Aimed) -> Response:
         if asked.request.query.get("watch"):
-            raise Failure(400, "BadRequest", "this server tells of changes by subscribe(), not by requests")
+            raise Failure(400, "BadRequest", "this server delivers changes to subscribe(), not to watch requests")
         if asked.name:
             live = self._live(asked)
             return Response(200, _scale_of(asked, live) if asked.subresource == "scale" else live)
@@ -193,7 +193,7 @@ class ApiServer:
         start, limit = int(asked.request.query.get("continue") or 0), int(asked.request.query.get("limit") or 0)
         end = start + limit if limit else len(items)
         metadata = {"resourceVersion": str(self._store.version)} | ({"continue": str(end)} if end < len(items) else {})
-        if asked.served.built_in:  # typed lists name the kind once
+        if asked.served.built_in:  # items of typed lists omit apiVersion and kind
             items = [{key: part for key, part in obj.items() if key not in ("apiVersion", "kind")} for obj in items]
         kind, api_version = f"{asked.kind.name}List", asked.kind.api_version
         return Response(200, {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items[start:end]})
@@ -215,7 +215,7 @@ class ApiServer:
         return Response(201, self._commit(asked, None, new, self._tracked(asked, {}, new, manager)))
 
     def _update(self, asked: Aimed, live: Obj, edited: Obj) -> Obj:
-        """Make the live object what a merge patch or an update says; returns what it is then."""
+        """Replace the live object by the result of a merge patch or an update; return the stored object."""
         require_match(asked, edited)
         new = self._admitted(asked, bounded(asked, live, edited), live)
         manager = ssa.Manager(asked.manager, "Update", asked.kind.api_version, asked.subresource)
@@ -295,7 +295,7 @@ class ApiServer:
         metadata["resourceVersion"] = str(self._store.version)
         return Response(200, _farewell(asked, leaving))
 
-    # How it is kept.
+    # Storage.
 
     def _live(self, asked: Aimed) -> Obj:
         live = self._store.get(asked.kind, asked.namespace, asked.name)
@@ -308,7 +308,7 @@ class ApiServer:
         return fresh(asked, obj, self._store)
 
     def _tracked(self, asked: Aimed, live: Obj, new: Obj, manager: ssa.Manager) -> ssa.Records:
-        """The fields of every manager after a write that is no apply; a status belongs to none but its own writers."""
+        """Return the managed fields after a write other than apply; only writes to the subresource own the status."""
         records = ssa.track(asked.served.schema, live, ssa.read_records(live), new, manager)
         if asked.served.status and asked.subresource != "status":
             records[manager] = frozenset(path for path in records.get(manager, ()) if path[0] != "f:status")
@@ -321,7 +321,7 @@ class ApiServer:
             raise asked.invalid(str(error)) from None
 
     def _commit(self, asked: Aimed, live: Obj | None, new: Obj, records: ssa.Records) -> Obj:
-        """Keep what a write made, if it changed anything; an object that only waited for its finalizers goes."""
+        """Store the result of a write if it changed anything; remove an object whose last finalizer is removed."""
         if live is not None:
             require_fixed(asked, live, new)
             require_growth(asked, live, new, self._store)
@@ -338,13 +338,13 @@ class ApiServer:
 
 
 def _ends(metadata: Obj) -> bool:
-    """Whether an object only waited for its finalizers, and has none left."""
+    """Whether an object is being deleted and nothing blocks its removal any more."""
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
 def _farewell(asked: Aimed, last: Obj) -> Obj:
-    """The answer to a deletion that left nothing: a pod's last state, or a Status."""
+    """Return the response to a completed deletion: the last state of a pod, or a Status."""
     if asked.kind == POD:
         return last
     details = {"name": asked.name, "group": asked.kind.group, "kind": asked.kind.plural, "uid": last["metadata"]["uid"]}
@@ -352,14 +352,14 @@ def _farewell(asked: Aimed, last: Obj) -> Obj:
 
 
 def _counted(asked: Aimed, obj: Obj) -> Obj:
-    """What the generation counts changes of: the spec, and a Deployment's annotations."""
+    """Return the parts whose changes increase the generation: the spec, and the annotations of a Deployment."""
     counted = {key: part for key, part in obj.items() if key not in ("metadata", "status")}
     annotations = obj["metadata"].get("annotations") if asked.kind == DEPLOYMENT else None
     return counted | {"metadata": annotations}
 
 
 def _grace_period(kind: Kind, live: Obj, asked: int | None) -> int:
-    """Seconds that a deleted object lives on: only a pod on a node does, until its kubelet has stopped it."""
+    """Return the seconds until a deleted object is removed: nonzero only for a pod that a kubelet must stop first."""
     if kind != POD or not live["spec"].get("nodeName"):
         return 0
     default: int = live["spec"].get("terminationGracePeriodSeconds", 30)

@@ -1,4 +1,4 @@
-"""What of a write is the writer's to make: the rest the server sets, keeps or refuses."""
+"""The parts of an object that a write may change; the server sets, keeps or rejects the rest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SET = frozenset({"resourceVersion", "managedFields", *_SERVERS}) - {"name", "na
 
 
 def require_match(asked: Aimed, obj: Obj) -> None:
-    """Make sure that an object is of the kind, name and namespace that the request names; they may be left out.
+    """Require that the kind, name and namespace of an object, where given, match those of the request.
 
     Raises:
-        Failure: 400, it is another.
+        Failure: 400, the object does not match.
     """
     metadata = obj.setdefault("metadata", {})
     says = (obj.get("apiVersion") or asked.kind.api_version, obj.get("kind") or asked.kind.name)
@@ -30,7 +30,7 @@ def require_match(asked: Aimed, obj: Obj) -> None:
 
 
 def fresh(asked: Aimed, obj: Obj, store: Store) -> Obj:
-    """A new object with what the server gives it; where status is a subresource, it starts without."""
+    """Return a new object with server-set metadata, and without status if that is a subresource."""
     new: Obj = {"apiVersion": asked.kind.api_version, "kind": asked.kind.name} | obj
     if asked.served.status:
         new.pop("status", None)
@@ -42,15 +42,15 @@ def fresh(asked: Aimed, obj: Obj, store: Store) -> Obj:
 
 
 def bounded(asked: Aimed, live: Obj, edited: Obj) -> Obj:
-    """The live object with what an edit may change: status by its subresource alone, and some metadata never.
+    """Return the live object with the permitted changes: status only through its subresource, server metadata never.
 
     Raises:
-        Failure: 409, the edit is of another version; 422, of another object.
+        Failure: 409 if the resourceVersion differs, 422 if the UID differs.
     """
     version, uid = edited["metadata"].get("resourceVersion"), edited["metadata"].get("uid")
     if version and version != live["metadata"]["resourceVersion"]:
         raise asked.conflict(OPTIMISTIC_LOCK)
-    # The status subresource of a custom resource puts back all metadata before it is checked: no UID is refused there.
+    # The status subresource of a custom resource restores metadata before validation, so a wrong UID is not rejected.
     if uid and uid != live["metadata"]["uid"] and (asked.served.built_in or asked.subresource != "status"):
         raise asked.invalid(f'metadata.uid: Invalid value: "{uid}": field is immutable')
     if asked.subresource == "status":
@@ -66,10 +66,10 @@ def bounded(asked: Aimed, live: Obj, edited: Obj) -> Obj:
 
 
 def require_fixed(asked: Aimed, live: Obj, new: Obj) -> None:
-    """Make sure that no field changes that cannot once it is set.
+    """Require that no immutable field changes.
 
     Raises:
-        Failure: 422, one does.
+        Failure: 422, an immutable field changes.
     """
     for path in asked.served.fixed:
         was, want = value_at(live, path), value_at(new, path)
@@ -78,10 +78,10 @@ def require_fixed(asked: Aimed, live: Obj, new: Obj) -> None:
 
 
 def require_growth(asked: Aimed, live: Obj, new: Obj, store: Store) -> None:
-    """Make sure that a claim's size stays, or grows where its class lets it.
+    """Require that the size of a claim stays, or grows if its storage class allows expansion.
 
     Raises:
-        Failure: 422, it shrinks; 403, its class allows no growth.
+        Failure: 422, the size shrinks; 403, the storage class does not allow expansion.
     """
     path = "spec.resources.requests.storage"
     was, want = value_at(live, path), value_at(new, path)
@@ -96,10 +96,10 @@ def require_growth(asked: Aimed, live: Obj, new: Obj, store: Store) -> None:
 
 
 def require_home(asked: Aimed, home: Obj | None) -> None:
-    """Make sure that nothing is created in a namespace that is being deleted.
+    """Require that the namespace of a new object is not being deleted.
 
     Raises:
-        Failure: 403, it is.
+        Failure: 403, the namespace is being deleted.
     """
     if home is not None and home["metadata"].get("deletionTimestamp"):
         message = f"unable to create new content in namespace {asked.namespace} because it is being terminated"

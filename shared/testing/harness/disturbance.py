@@ -1,6 +1,7 @@
-"""What goes wrong while a scenario is played: at each write, with each event, from each older view.
+"""Disturbances of a scenario: faults at each write, missed watch events, and stale views.
 
-The patterns are Sieve's (OSDI'22: intermediate, stale and unobserved states), a network's, and those of two leaders.
+Patterns: intermediate, stale and unobserved states (Sieve, OSDI'22), network faults, and a former leader whose last
+write arrives late.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from shared.testing.harness.scenario_runner import Play, World
 
 
 class Overwritten(Exception):
-    """An operator with an old view of the world changed or deleted what is newer."""
+    """An operator with a stale view changed or deleted a newer object."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Something that can go wrong.
+    """A fault that can be injected at certain points of a scenario.
 
     Attributes:
-        points: where it can in an undisturbed course, in words.
-        play: plays the course with it at one of these, to the end; raises Overwritten.
-        counts: how often objects may be created and deleted, compared with the undisturbed run.
-        unstable: fields that may end otherwise than in the undisturbed run, as keys at any depth.
+        points: descriptions of the points of a reference run at which it can be injected.
+        play: runs the scenario to its end with the disturbance at the nth point; raises Overwritten.
+        counts: how the numbers of created and deleted objects must compare with the reference run.
+        unstable: fields that may end differently from the reference run, as keys at any depth.
     """
 
     name: str
@@ -50,7 +51,7 @@ def _writes(course: Course) -> list[str]:
 
 
 def _struck(name: str, script: Callable[[Faults, int], None], *, lags: bool = False) -> Disturbance:
-    """A fault strikes the nth write."""
+    """Inject a fault at the nth write."""
 
     async def play(course: Course, nth: int) -> Play:
         play, steps, nth = course.play(course.writes, nth)
@@ -59,8 +60,9 @@ def _struck(name: str, script: Callable[[Faults, int], None], *, lags: bool = Fa
         if lags:
             faults.on_strike = partial(setattr, play, "lags", True)
         await play.go(steps)
-        struck = not faults.pending or not course.scenario.counted  # then how many writes there are is a matter of time
-        assert struck, "the fault struck nothing: before it, the run was another than the undisturbed one"
+        # If timing decides the number of writes, there may be no nth write.
+        struck = not faults.pending or not course.scenario.counted
+        assert struck, "the fault did not strike: the run diverged from the reference run before it"
         return play
 
     return Disturbance(name, _writes, play)
@@ -73,11 +75,11 @@ def _late_news() -> Disturbance:
         await play.go(course.scenario.steps)
         return play
 
-    return Disturbance("all news late", lambda _: ["from the beginning"], play)
+    return Disturbance("all news late", lambda _: ["from the start"], play)
 
 
 def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
-    """The leader loses its lease while its nth write is under way; the write lands when another leads."""
+    """Let the leader lose its lease during its nth write; the write lands when another process leads."""
 
     async def play(course: Course, nth: int) -> Play:
         play, steps, nth = course.play(course.writes, nth)
@@ -101,7 +103,7 @@ def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
 
         play.on_crash, play.after_step = on_crash, after_step
         await play.go(steps)
-        for crash in under_way:  # there was no later step
+        for crash in under_way:  # no later step followed
             await play.land(crash)
             await play.settle()
         return play
@@ -112,7 +114,7 @@ def _handed_over(name: str, *, steps_later: bool) -> Disturbance:
 
 
 def _stale_view() -> Disturbance:
-    """The operator restarts on a list that was true before; then its watch tells it what happened since."""
+    """Restart the operator with a list that was current earlier; afterwards its watch delivers all later events."""
 
     def places(course: Course) -> list[tuple[int, int]]:
         return [
@@ -125,7 +127,7 @@ def _stale_view() -> Disturbance:
     def points(course: Course) -> list[str]:
         steps = course.scenario.steps
         return [
-            f"after '{steps[halt]}', what was during '{steps[course.moments[moment][0]]}' (view {moment + 1})"
+            f"after '{steps[halt]}', with the view during '{steps[course.moments[moment][0]]}' (view {moment + 1})"
             for moment, halt in places(course)
         ]
 
@@ -138,11 +140,12 @@ def _stale_view() -> Disturbance:
         operator = play.operator
         assert operator is not None
         operator.deaf.update(view)
-        for _ in range(3):  # what is refused once is tried again
+        for _ in range(3):  # a request that fails once is retried
             play.look_again()
             await operator.run()
         _require_kept(before, play.world, view)
-        if not course.scenario.steps[halt].absent:  # what the spec asks for is done; whoever does more goes by another
+        # A spec that an operator could see is carried out already; acting on an older one is an error.
+        if not course.scenario.steps[halt].absent:
             _require_same(before.database, play.world.database)
         operator.catch_up()
         await play.settle()
@@ -155,15 +158,15 @@ def _stale_view() -> Disturbance:
 def _require_same(before: Database, after: Database) -> None:
     (was, done), (now, did) = [(database.state(), dict(database.counts())) for database in (before, after)]
     if (was, done) != (now, did):
-        raise Overwritten(f"by a spec that is old the database became {now} {did}; it was {was} {done}")
+        raise Overwritten(f"acting on an old spec, the operator changed the database from {was} {done} to {now} {did}")
 
 
 def _require_kept(before: World, after: World, view: View) -> None:
-    """What the view did not show is as it was, and what it showed older is still there.
+    """Require that every object missing from the view is unchanged, and that every newer object still exists.
 
-    An older spec may be applied to an object that the operator has seen, or that it has looked at since (then its write
-    says which one it means): the newer spec follows with the view. Nothing newer may be deleted, and no object changed
-    for bearing the name of another.
+    The operator may apply an outdated spec to an object in its view, or to one that it read since. Such a write carries
+    the UID or resourceVersion, and the newer spec follows with the next view. The operator must not delete a newer
+    object, nor change an object only because the name matches.
     """
     new = after.server.log.all_writes[len(before.server.log.all_writes) :]
     blind = {(write.kind, write.name) for write in new if write.changed and not write.pinned}
@@ -172,13 +175,13 @@ def _require_kept(before: World, after: World, view: View) -> None:
     for kind, obj in before.server.objects():
         uid, what = obj["metadata"]["uid"], f"{kind} {obj['metadata']['name']}"
         if uid not in now and resource_version(obj) > known.get(uid, 0):
-            raise Overwritten(f"{what} was deleted, which is newer than what was seen")
+            raise Overwritten(f"{what} was deleted, but it is newer than the operator's view")
         if uid not in known and (kind.name, obj["metadata"]["name"]) in blind and now[uid] != obj:
-            raise Overwritten(f"{what} was changed by its name, though it was never seen")
+            raise Overwritten(f"{what} was changed by name, but it is not in the operator's view")
 
 
 def _unobserved() -> Disturbance:
-    """A watch breaks with an event, and comes back by a list once there is another event about that object."""
+    """Break a watch at an event, and relist once another event about the same object follows."""
 
     def overtaken(course: Course) -> list[int]:
         last = {event.about: number for number, event in enumerate(course.events)}

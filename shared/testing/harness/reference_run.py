@@ -1,4 +1,4 @@
-"""How a scenario goes if nothing goes wrong: what to disturb, and with what to compare the end."""
+"""The undisturbed run of a scenario: the points for disturbances, and the outcome to compare with."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SEEDS = (0, 1)
 
 
 class Occasion(NamedTuple):
-    """When something could go wrong.
+    """A point at which a disturbance can be injected.
 
     Attributes:
-        text: what happened then, for people.
-        step: the number of the step that led to it.
-        about: the object of an event.
+        text: description for reports.
+        step: index of the step that led to it.
+        about: object of an event.
     """
 
     text: str
@@ -37,11 +37,11 @@ class Course:
     """An undisturbed run.
 
     Attributes:
-        reference: how it ends.
-        writes: what the operator wrote, in order.
-        events: what the operator's watches brought, in order.
-        moments: the number of a step, and what a list would have shown before it became something else.
-        halts: the world before the steps, and after each.
+        reference: expected outcome.
+        writes: writes of the operator, in order.
+        events: watch events of the operator, in order.
+        moments: distinct views over time, each with the index of its step.
+        halts: the world before the first step and after each step.
     """
 
     subject: Subject
@@ -53,10 +53,10 @@ class Course:
     halts: list[World]
 
     def play(self, occasions: list[Occasion], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
-        """A run that has come as far as the rest before the nth of the occasions.
+        """Start a run at the last settled state before the nth occasion.
 
         Returns:
-            The run, the steps that are left, and how many occasions come before that one.
+            The run, the remaining steps, and the number of occasions between its start and the nth one.
         """
         step = occasions[nth].step
         while step and self.scenario.steps[step - 1].turns is not None:
@@ -66,10 +66,11 @@ class Course:
 
     @classmethod
     async def learn(cls, subject: Subject, scenario: Scenario) -> Course:
-        """Play it undisturbed, in two worlds.
+        """Run the scenario undisturbed in two worlds.
 
         Raises:
-            AssertionError: it does not end as it says it does, or differently each time, or a reconcile is a defect.
+            AssertionError: the run does not end as declared, ends differently in the two worlds, or a reconcile raises
+                an unexpected exception.
         """
         before = panics()
         starts = [await _given(World(subject, seed=seed), scenario) for seed in _SEEDS]
@@ -83,13 +84,13 @@ class Course:
         await plays[1].go(scenario.steps)
         for play in plays:
             _require_end(scenario, play.stage)
-        assert panics() == before, f"{scenario}: a reconcile ended in a defect; the log tells of it"
+        assert panics() == before, f"{scenario}: a reconcile raised an unexpected exception; see the log"
         reference = Reference(*(play.world.outcome for play in plays))
         return cls(subject, scenario, reference, tracks.writes, tracks.events, tracks.moments, tracks.halts[:-1])
 
 
 class _Tracks:
-    """What is noted during the run."""
+    """Records a run."""
 
     def __init__(self, play: Play) -> None:
         self.writes: list[Occasion] = []
@@ -107,7 +108,7 @@ class _Tracks:
         return len(self.halts) - 1
 
     def halt(self) -> None:
-        """A step is over."""
+        """Record the end of a step."""
         new = self._play.world.server.log.all_writes[len(self.writes) :]
         self.writes += [Occasion(str(write), self._step) for write in new]
         self.halts.append(self._play.world.fork())
@@ -121,7 +122,7 @@ class _Tracks:
         self._turn()
 
     def _turn(self) -> None:
-        """A moment is over when other objects, or other specs, are there than before."""
+        """Record the previous view if objects or specs differ from it."""
         before, now = self._seen, (self._step, self._look())
         if _gist(before[1]) != _gist(now[1]):
             self.moments.append(before)
@@ -132,7 +133,7 @@ class _Tracks:
 
 
 def _gist(view: View) -> set[tuple[str, object]]:
-    """What a stale view must differ in to be another: which objects there are, and what is asked of them."""
+    """Return the parts in which a stale view must differ to count as distinct: the existing objects and their specs."""
     return {
         (obj["metadata"]["uid"], kind != POD and (obj["metadata"].get("generation") or resource_version(obj)))
         for kind, listing in view.items()
@@ -141,7 +142,7 @@ def _gist(view: View) -> set[tuple[str, object]]:
 
 
 def panics() -> float:
-    """Reconciles of this process that ended in a defect, as the metric counts them."""
+    """Return the number of reconciles in this process that raised an unexpected exception, from the metric."""
     samples = [sample for family in metrics.PANICS.collect() for sample in family.samples]
     return sum(sample.value for sample in samples if sample.name.endswith("_total"))
 
@@ -159,6 +160,7 @@ def _require_end(scenario: Scenario, stage: Stage) -> None:
     wanted = {scenario.ends} if scenario.ends else set()
     said = [accessors.condition(found, conditions.READY).get("message", "") for found in stage.find()]
     assert reasons == wanted, (
-        f"{scenario}: {story((*scenario.given, *scenario.steps))}: ends with {sorted(reasons) or 'no resource'} rather "
-        f"than {scenario.ends or 'no resource'}: {said}"
+        f"{scenario} ({story((*scenario.given, *scenario.steps))}): expected "
+        f"{f'Ready condition with reason {scenario.ends}' if scenario.ends else 'no resource'}, found "
+        f"{', '.join(sorted(reasons)) or 'no resource'}: {said}"
     )

@@ -1,4 +1,4 @@
-"""Plays the steps of a scenario in memory."""
+"""Runs scenarios in memory."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ FIRST_VERSION = 1000
 _VERBS = {"ADDED": "created", "DELETED": "deleted"}
 
 OUTAGE = 40
-"""Turns that a watch is broken at most."""
+"""Longest outage of a watch, in turns."""
 
 
 async def _nothing(*_: object) -> bool:
-    """What happens if nobody says more."""
+    """Do nothing: the default of the hooks."""
     return False
 
 
 class World:
-    """All that outlives an operator's process: the API server, Kubernetes' controllers, the database, the time.
+    """Everything that outlives an operator's process: the API server, Kubernetes' controllers, the database, the time.
 
     Args:
-        seed: worlds of different seeds differ in what nobody should rest on: UIDs, versions, names of pods, addresses
-            and the time.
+        seed: worlds of different seeds differ in details on which nothing may depend: UIDs, versions, names of pods,
+            addresses and the time.
     """
 
     def __init__(self, subject: Subject, *, seed: int = 0) -> None:
@@ -51,7 +51,7 @@ class World:
         self._let_watch()
 
     def fork(self) -> World:
-        """The same world once more: what happens in the one does not happen in the other."""
+        """Return an independent copy of this world."""
         world = World.__new__(World)
         world.subject, world.database = self.subject, copy.deepcopy(self.database)
         world.clock = copy.copy(self.clock)
@@ -62,21 +62,21 @@ class World:
         return world
 
     def require_safe(self) -> None:
-        """Make sure that nothing was done to the database that must not.
+        """Require that no unsafe operation was carried out on the database.
 
         Raises:
-            Unsafe: it was.
+            Unsafe: there was an unsafe operation.
         """
         if self._simulated is not None and self._simulated.violations:
             raise Unsafe("; ".join(self._simulated.violations[:3]))
 
     def forget(self) -> None:
-        """What was done until now does not count."""
+        """Exclude everything up to now from the counts."""
         self._before = len(self.server.watches.history)
         self.server.log.reset()
 
     def operator(self, view: View | None = None) -> Harness:
-        """A process of the operator, which has just started."""
+        """Start a process of the operator."""
         controller = self.subject.controller(self.database)
         return Harness(
             controller,
@@ -88,7 +88,7 @@ class World:
         )
 
     def rest(self) -> None:
-        """Let Kubernetes do what it does without an operator."""
+        """Let Kubernetes' controllers settle without an operator."""
         while self.workloads.step() or self.server.collect_garbage():
             pass
 
@@ -120,17 +120,17 @@ class World:
 
 
 class Play:
-    """One run of a scenario's steps.
+    """One run of a scenario.
 
     Args:
-        world: where it begins.
+        world: world at the start.
 
     Attributes:
-        operator: the operator's process; None while there is none.
-        lags: whether it hears of news only when it has nothing else to do.
-        on_crash: what happens once the process is gone and the next one has begun.
-        after_step: what happens when the world rests after a step; returns whether it must come to rest again.
-        contended: whether an operator with a broken watch wrote against somebody until its watch came back.
+        operator: current process of the operator; None while there is none.
+        lags: whether events reach the operator only when it is idle.
+        on_crash: called after a crash, when the next process has started.
+        after_step: called when the world has settled after a step; returns whether it must settle again.
+        contended: whether an operator with a broken watch kept writing against another client until it relisted.
     """
 
     def __init__(self, world: World) -> None:
@@ -160,10 +160,10 @@ class Play:
         )
 
     async def go(self, steps: Iterable[ScenarioStep]) -> None:
-        """Take the steps; in the end the operator is there, sees everything, and all rest.
+        """Carry out the steps. At the end an operator runs, its watches work, and the world is settled.
 
         Raises:
-            AssertionError: they do not come to rest.
+            AssertionError: the world does not settle.
         """
         for step in steps:
             await self.step(step)
@@ -182,7 +182,7 @@ class Play:
             await self.settle()
         try:
             step.act(self.stage)
-        except (NotFound, AlreadyExists):  # a person who finds nothing, or something still, waits until that is over
+        except (NotFound, AlreadyExists):  # a user would wait for the operator
             if self.operator is None or not self.operator.deaf:
                 raise
             self.operator.relist()
@@ -198,21 +198,21 @@ class Play:
             await self._turn(step.turns)
 
     async def settle(self) -> None:
-        """Come to rest, whatever crashes on the way."""
+        """Settle in spite of crashes."""
         while self.operator is not None:
             was_deaf = bool(self.operator.deaf)
             if await self._turn(OUTAGE if was_deaf else TURNS):
                 break
             assert was_deaf or self.operator.deaf, RESTLESS
-            if self.operator.deaf:  # it may have ceased to hear, or heard again, meanwhile
-                self.operator.relist()  # no watch is broken for ever
+            if self.operator.deaf:  # a watch may break or recover in between
+                self.operator.relist()  # no watch stays broken
                 self.contended = True
         if self.operator is None:
             self.world.rest()
             self.world.require_safe()
 
     async def _turn(self, turns: int) -> bool:
-        """Let operator and workloads take so many turns, anew after a crash; returns whether they rest."""
+        """Let operator and workloads take a number of turns, also after a crash; return whether they settled."""
         while self.operator is not None:
             try:
                 return await self.operator.rests(turns)
@@ -225,27 +225,27 @@ class Play:
         return True
 
     def begin(self, view: View | None = None) -> None:
-        """A process of the operator starts."""
+        """Start a process of the operator."""
         self.operator = self.world.operator(view)
         self.operator.lags = self._lags
 
     def end(self) -> None:
-        """The operator's process is gone, and hears nothing any more."""
+        """End the operator's process; it receives no further events."""
         if self.operator is not None:
             self.operator.stop()
         self.operator = None
 
     async def land(self, crash: Crash) -> None:
-        """What a process asked last is carried out, though it is gone; those who are there look again in time."""
+        """Carry out the last request of a crashed process. A running process observes the result at its next resync."""
         if crash.request.method == CALL:
-            with contextlib.suppress(Exception):  # a refusal reaches nobody
+            with contextlib.suppress(Exception):  # the process that would receive the error has ended
                 await self.world.subject.controller(self.world.database).call(crash.request.body)
         else:
             await self.world.server.request(crash.request)
         self.look_again()
 
     def look_again(self) -> None:
-        """The operator looks at everything again, as it does after a while."""
+        """Queue every resource, as the periodic resync does."""
         if self.operator is not None:
             for key in self.operator.cache.keys(self._kind):
                 self.operator.queue.add(key)

@@ -1,4 +1,4 @@
-"""Kubernetes' controllers of PersistentVolumeClaims: each is bound at once, grows, and goes when no pod uses it."""
+"""Kubernetes' controllers of PersistentVolumeClaims: claims are bound at once, grow, and persist while in use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Claims:
-    """Makes what claims ask for happen."""
+    """Simulates the binding, expansion and deletion of claims."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._controller = server.actor("kube-controller-manager")
 
     def step(self) -> bool:
-        """Bind a claim, let it grow, or let it go; returns whether there was anything to do."""
+        """Bind, expand or release one claim; return whether there was anything to do."""
         return any(self._control(claim) for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM))
 
     def _control(self, claim: Obj) -> bool:
@@ -43,7 +43,7 @@ class Claims:
         return True
 
     def _used(self, claim: Obj) -> bool:
-        """Whether a pod that has a node names it, even one that has ended."""
+        """Whether a pod that is bound to a node uses the claim, even a completed pod."""
         place = (claim["metadata"]["namespace"], claim["metadata"]["name"])
         return any(
             (pod["metadata"]["namespace"], (volume.get("persistentVolumeClaim") or {}).get("claimName")) == place

@@ -1,4 +1,4 @@
-"""Kubernetes' StatefulSet controller, one deterministic move at a time."""
+"""Kubernetes' StatefulSet controller, one deterministic action at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ REVISION = "controller-revision-hash"
 
 
 class StatefulSets:
-    """Makes what StatefulSets ask for happen."""
+    """Simulates the StatefulSet controller."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._controller = server.actor("kube-controller-manager")
 
     def step(self) -> bool:
-        """Create, take up or delete one pod, keep its claims, or write one status; returns whether there was a need."""
+        """Take one action on a pod, its claims or a status; return whether there was anything to do."""
         return any(self._control(owner) for _, owner in self._server.objects(STATEFUL_SET))
 
     def _control(self, owner: Obj) -> bool:
@@ -35,7 +35,7 @@ class StatefulSets:
         return self._scale(owner, pods) or self._roll(owner, pods) or self._report(owner, list(pods.values()))
 
     def _adopt(self, owner: Obj) -> bool:
-        """Take up a pod of its selector and its names that nobody controls."""
+        """Adopt a pod without a controller whose labels and name match."""
         wanted, name = owner["spec"]["selector"]["matchLabels"], re.escape(owner["metadata"]["name"])
         for _, pod in self._server.objects(POD):
             metadata = pod["metadata"]
@@ -75,7 +75,7 @@ class StatefulSets:
         return any(self._delete(pod) for pod in surplus if not is_leaving(pod))
 
     def _roll(self, owner: Obj, pods: dict[int, Obj]) -> bool:
-        """Replace one outdated pod, the highest first, while all of the new ones are ready."""
+        """Delete one outdated pod, the highest ordinal first, once every updated pod is ready."""
         if owner["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return False
         for number in sorted(pods, reverse=True):
@@ -89,7 +89,7 @@ class StatefulSets:
         return False
 
     def _claim(self, owner: Obj, number: int) -> bool:
-        """Make a missing claim of a place; those that are there are taken as they are."""
+        """Create a missing claim of an ordinal; existing claims are used unchanged."""
         for template in owner["spec"].get("volumeClaimTemplates", ()):
             if self._claim_of(owner, template, number) is None:
                 labels = (template["metadata"].get("labels") or {}) | owner["spec"]["selector"]["matchLabels"]
@@ -100,12 +100,12 @@ class StatefulSets:
         return False
 
     def _own_claims(self, owner: Obj) -> bool:
-        """Make the claims go with it, or not, as persistentVolumeClaimRetentionPolicy.whenDeleted says.
+        """Set or remove the owner of the claims as persistentVolumeClaimRetentionPolicy.whenDeleted requires.
 
-        Only whenScaled: Retain is known here.
+        Only `whenScaled: Retain` is supported.
         """
         policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
-        assert policy["whenScaled"] == "Retain", "this controller does not delete claims of places that are scaled away"
+        assert policy["whenScaled"] == "Retain", "only whenScaled: Retain is supported"
         wanted = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
         pattern = rf"({'|'.join(map(re.escape, _claim_stems(owner)))})-\d+"
         for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM):
@@ -145,7 +145,7 @@ class StatefulSets:
         pod["spec"] = {**pod["spec"], **about}
         try:
             self._controller.create(POD, pod)
-        except AlreadyExists:  # one of an earlier StatefulSet, that the garbage collector has still to take away
+        except AlreadyExists:  # the pod of an earlier StatefulSet awaits garbage collection
             return False
         return True
 
@@ -183,7 +183,7 @@ def _claim_name(owner: Obj, template: Obj, number: int) -> str:
 
 
 def _claim_stems(owner: Obj) -> list[str]:
-    """What the names of its claims begin with."""
+    """Return the prefixes of the claim names of a StatefulSet."""
     templates = owner["spec"].get("volumeClaimTemplates", ())
     return [f"{template['metadata']['name']}-{owner['metadata']['name']}" for template in templates]
 

@@ -1,7 +1,7 @@
-"""Kubernetes' controllers of workloads and volumes, scheduler and kubelet, one deterministic move at a time.
+"""Kubernetes' controllers of workloads and volumes, scheduler and kubelet, one deterministic action at a time.
 
-Pods belong to their Deployment directly (there are no ReplicaSets), but are named, labelled, rolled and counted as a
-cluster does it.
+Pods belong to their Deployment directly (there are no ReplicaSets). Names, labels, rollouts and counts match those of a
+real cluster.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ HASH = "pod-template-hash"
 
 
 class Workloads:
-    """Makes what Deployments, StatefulSets, claims and pods ask for happen.
+    """Simulates the controllers of Deployments, StatefulSets and claims, the scheduler and the kubelets.
 
     Args:
-        server: where they and their pods are.
-        trouble: why a pod is not ready, as `kubelet.Fate` says it; empty if nothing is. It may be replaced
-            at any time.
-        processes: what runs in pods.
-        made: how many pods and addresses were made before: the next ones get other names.
-        nodes: how many nodes pods are spread over.
+        server: API server that stores the workloads and their pods.
+        trouble: reason why a pod is not ready, as in `kubelet.Fate`; empty if it is ready. May be replaced at any time.
+        processes: processes that run in pods.
+        made: number of pods and addresses created before; new ones get other names.
+        nodes: number of nodes over which pods are spread.
     """
 
     def __init__(
@@ -50,32 +49,32 @@ class Workloads:
         self._made = made
 
     def fork(self, server: ApiServer, processes: Processes | None = None) -> Workloads:
-        """The same for a fork of the server, and of what runs in its pods."""
+        """Return a copy for a fork of the server and of the processes in its pods."""
         workloads = Workloads(server, trouble=self.trouble, made=self._made)
         workloads._kubelet = self._kubelet.fork(server)
         workloads._kubelet.processes = processes
         return workloads
 
     def give_again(self, addresses: Iterable[str]) -> None:
-        """The next pods get these addresses."""
+        """Assign these addresses to the next pods."""
         self._kubelet.spare.extend(addresses)
 
     def settle(self, limit: int = 1000) -> int:
-        """Move until nothing moves any more; returns the number of moves.
+        """Step until nothing changes any more; return the number of steps.
 
         Raises:
-            AssertionError: it does not come to rest within `limit` moves.
+            AssertionError: the workloads do not settle within `limit` steps.
         """
         for moves in range(limit):
             if not self.step():
                 return moves
-        raise AssertionError(f"the workloads still move after {limit} moves")
+        raise AssertionError(f"the workloads did not settle within {limit} steps")
 
     def step(self) -> bool:
-        """Make one move: end a pod, start one, create or delete one for its owner, or write an owner's status.
+        """Take one action: stop or start a pod, create or delete one for its owner, or write the status of an owner.
 
         Returns:
-            Whether there was one to make.
+            Whether there was anything to do.
         """
         pods = [pod for _, pod in self.server.objects(POD)]
         self._kubelet.bury()
@@ -94,7 +93,7 @@ class Workloads:
         return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
 
     def _scale_and_roll(self, deployment: Obj, pods: list[Obj]) -> bool:
-        """Create or delete one pod, within what the strategy allows."""
+        """Create or delete one pod within the limits of the update strategy."""
         wanted = deployment["spec"]["replicas"]
         old = [pod for pod in pods if pod["metadata"]["labels"][HASH] != template_hash(deployment)]
         new = [pod for pod in pods if pod not in old]
@@ -106,7 +105,7 @@ class Workloads:
             return self._create(deployment)
         lost = [pod for pod in old if not is_ready(pod)]
         if lost:
-            return self._delete(lost[0])  # an old pod that serves nobody is never worth waiting for
+            return self._delete(lost[0])  # the rollout does not wait for an old pod that is not ready
         if old and (recreates or len([pod for pod in pods if is_ready(pod)]) > wanted - unavailable):
             return self._delete(old[0])
         return False
@@ -144,12 +143,12 @@ class Workloads:
 
 
 def _least_wanted(pods: list[Obj]) -> Obj:
-    """What a ReplicaSet deletes first: a pod that is not ready, else the youngest."""
+    """Return the pod that a ReplicaSet deletes first: one that is not ready, otherwise the youngest."""
     return min(pods, key=lambda pod: (is_ready(pod), -int(pod["metadata"]["resourceVersion"])))
 
 
 def _allowance(deployment: Obj) -> tuple[int, int]:
-    """How many pods too many, and how many unavailable, a rolling update may make."""
+    """Return the maximum surge and the maximum number of unavailable pods of a rolling update."""
     wanted = deployment["spec"]["replicas"]
     rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
     surge = _count(rolling.get("maxSurge", 0), wanted, math.ceil)

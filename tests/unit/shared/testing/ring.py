@@ -1,7 +1,7 @@
-"""A small operator of a database with members, as the harness's own tests need it: one that is right, many that err.
+"""A small database operator for the tests of the harness: a correct variant and many faulty ones.
 
-A Ring wants a Service, a number of members that only calls on the database add and remove, one at a time, and a
-ConfigMap with notes (spec.text) if spec.notes is true.
+A Ring owns a Service, a number of members that only database calls add and remove, one at a time, and a ConfigMap with
+notes (spec.text) if spec.notes is true.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPERATOR = "ring-operator"
 
 @dataclass
 class Members:
-    """The database: it gives each member an id of its own, and refuses nothing."""
+    """The database: assigns an ID to each member and accepts every call."""
 
     joined: list[str] = field(default_factory=list)
     ids: int = 0
@@ -107,7 +107,7 @@ class Seen:
 
 @dataclass
 class RingOperator:
-    """The operator that is right. Those that err say otherwise in one method; their memory ends with their process."""
+    """The correct operator. Each faulty variant overrides one method. In-memory state ends with the process."""
 
     database: Members
 
@@ -141,15 +141,15 @@ class RingOperator:
 
     def keep_members(self, ring: Ring, seen: Seen, _: datetime) -> Step:
         if len(seen.members) < ring.size:
-            return Step.wait(Reason("Growing"), "a member joins", Join())
+            return Step.wait(Reason("Growing"), "adding a member", Join())
         if len(seen.members) > ring.size:
-            return Step.wait(Reason("Shrinking"), "a member leaves", Leave(seen.members[-1]))
+            return Step.wait(Reason("Shrinking"), "removing a member", Leave(seen.members[-1]))
         return PASS
 
 
 @dataclass
 class CountsInMemory(RingOperator):
-    """Makes the notes only if this very process has made the Service."""
+    """Creates the notes only if the same process created the Service."""
 
     began: bool = False
 
@@ -159,7 +159,7 @@ class CountsInMemory(RingOperator):
 
 
 class NamesAtRandom(RingOperator):
-    """Makes notes under a name of the moment where it sees none."""
+    """Creates notes under a random name if it observes none."""
 
     def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
         if not ring.notes or seen.notes:
@@ -168,7 +168,7 @@ class NamesAtRandom(RingOperator):
 
 
 class DeletesByName(RingOperator):
-    """Makes spoiled notes anew: decides by its cache that they are, and deletes what bears their name now."""
+    """Replaces spoiled notes: finds them in its cache, and deletes the object that now has their name."""
 
     async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
         seen = await super().observe(ring, cache, kube)
@@ -179,13 +179,13 @@ class DeletesByName(RingOperator):
     def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
         if seen.notes:
             return Step.wait(
-                Reason("Remaking"), "spoiled notes go", *(Delete(CONFIG_MAP, found) for found in seen.notes)
+                Reason("Remaking"), "replacing spoiled notes", *(Delete(CONFIG_MAP, found) for found in seen.notes)
             )
         return super().keep_notes(ring, seen, now)
 
 
 class MendsByName(RingOperator):
-    """Decides by its cache that notes are wrong, and writes to what bears their name now."""
+    """Finds wrong notes in its cache, and patches the object that now has their name."""
 
     async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
         seen = await super().observe(ring, cache, kube)
@@ -197,7 +197,7 @@ class MendsByName(RingOperator):
 
 
 class RecordsAfterwards(RingOperator):
-    """Adds the first member where there are no notes, and only then makes notes of it."""
+    """Adds the first member if there are no notes, and creates the notes only afterwards."""
 
     def keep_notes(self, ring: Ring, seen: Seen, now: datetime) -> Step:
         return PASS
@@ -207,9 +207,7 @@ class RecordsAfterwards(RingOperator):
 
 
 class ActsWhileItLooks(RingOperator):
-    """Adds and removes members by whatever spec it has seen, without asking for it in a plan: nobody looks again then
-    whether that is still the spec.
-    """
+    """Adds and removes members while observing, without a plan, so that nothing verifies that the spec is current."""
 
     async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Seen:
         while len(self.database.joined) != ring.size:
@@ -219,7 +217,7 @@ class ActsWhileItLooks(RingOperator):
 
 
 class CountsTurns(RingOperator):
-    """Reports how often spec.notes was turned, as far as it has seen."""
+    """Reports how often spec.notes changed, as far as it observed the changes."""
 
     def status(self, ring: Ring, seen: Seen) -> Obj:
         turned = bool(ring.status.get("notes")) != ring.notes
@@ -228,7 +226,7 @@ class CountsTurns(RingOperator):
 
 @dataclass
 class BeginsAnew(RingOperator):
-    """Deletes the notes it finds when it starts, and makes them again."""
+    """Deletes existing notes when it starts, and creates them again."""
 
     begun: bool = False
 
@@ -239,7 +237,7 @@ class BeginsAnew(RingOperator):
 
 @dataclass
 class SignsItsWork(RingOperator):
-    """Reports which process has looked."""
+    """Reports the process that reconciled."""
 
     process: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -249,7 +247,7 @@ class SignsItsWork(RingOperator):
 
 @dataclass
 class CountsItsWork(RingOperator):
-    """Writes down how often it has looked."""
+    """Records the number of its reconciles."""
 
     looks: int = 0
 
@@ -260,7 +258,7 @@ class CountsItsWork(RingOperator):
 
 @dataclass
 class KnowsNoOther(RingOperator):
-    """Trips once over a resource that another process has begun with."""
+    """Fails once on a resource that another process reconciled first."""
 
     begun: set[str] = field(default_factory=set)
 
@@ -274,7 +272,7 @@ class KnowsNoOther(RingOperator):
 
 @dataclass
 class Guarded(Members):
-    """Members that run nowhere, of whom none may be removed, and whose Service must not be touched."""
+    """Members without processes, none of which may be removed, and whose Service must not change."""
 
     violations: list[str] = field(default_factory=list)
 
@@ -286,13 +284,13 @@ class Guarded(Members):
 
     def witness(self, asked: Aimed, live: Obj | None) -> None:
         if asked.kind == SERVICE and live is not None:
-            self.violations.append(f"the operator writes to {live['metadata']['name']}")
+            self.violations.append(f"the operator wrote to {live['metadata']['name']}")
             raise Unsafe(self.violations[-1])
 
 
 @dataclass
 class WaitsBetween(RingOperator):
-    """Adds a member only when the Ring has not changed for so many seconds."""
+    """Adds a member only after the Ring has not changed for a number of seconds."""
 
     seconds: float = 6.0
     since: datetime | None = None
@@ -301,7 +299,7 @@ class WaitsBetween(RingOperator):
         self.since = self.since or now
         left = self.seconds - (now - self.since).total_seconds()
         if len(seen.members) < ring.size and left > 0:
-            return Step.wait(Reason("Waiting"), "a member joins soon", requeue=left)
+            return Step.wait(Reason("Waiting"), "waiting before adding a member", requeue=left)
         return super().keep_members(ring, seen, now)
 
 
