@@ -14,7 +14,7 @@ from shared.kubernetes.kinds import CRD, Obj
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.live import LiveServer
 from tests.support import paths
-from tests.support.api_server_scenarios import STORIES, WIDGET, WIDGET_CRD, tell
+from tests.support.api_server_scenarios import SCENARIOS, WIDGET, WIDGET_CRD, replay
 
 RECORD = paths.RECORDED / "kubernetes/kube-apiserver.json"
 RECORDED: dict[str, list[Obj]] = json.loads(RECORD.read_text())
@@ -32,8 +32,8 @@ def server(plane: ControlPlane) -> Iterator[LiveServer]:
     server.close()
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_a_story_goes_as_recorded(server: LiveServer, name: str) -> None:
     namespace = f"story-{name.replace('_', '-')}"
     server.actor("storyteller").create(NAMESPACE, {"metadata": {"name": namespace}})
-    assert json.loads(json.dumps(tell(STORIES[name], server.actor, namespace))) == RECORDED[name]
+    assert json.loads(json.dumps(replay(SCENARIOS[name], server.actor, namespace))) == RECORDED[name]

@@ -69,8 +69,8 @@ class Course:
         """Run the scenario undisturbed in two worlds.
 
         Raises:
-            AssertionError: the run does not end as declared, ends differently in the two worlds, or a reconcile raises
-                an unexpected exception.
+            AssertionError: the run does not end as declared, ends differently in the two worlds, or raises an
+                unexpected exception in a reconcile.
         """
         before = panics()
         starts = [await _given(World(subject, seed=seed), scenario) for seed in _SEEDS]
