@@ -10,6 +10,7 @@ from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
+from docs import reasons
 from shared.api import crd, reference
 
 PROJECT = Path(__file__).parents[1]
@@ -29,6 +30,7 @@ def write(project: Path) -> None:
     dashboards.write(project)
     rules.write(project)
     docs.write(project)
+    (project / "docs/reference/reasons.md").write_text(reasons.to_markdown())
 
 
 if __name__ == "__main__":

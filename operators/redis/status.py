@@ -26,8 +26,6 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.verdict import Verdict
 
-"""What a node is doing, in one word."""
-
 
 def report(
     settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
@@ -71,7 +69,7 @@ def instance(resource: RedisCluster, seen: Assessment, place: Instance, now: dat
         "hostname": place.host or None,
         "hostIP": ((place.pod_obj or {}).get("status") or {}).get("hostIP"),
         "status": str(serves(seen, place)),
-        "reason": reason,
+        "reason": str(reason),
         "message": message,
         "disk": known[1] if known else None,
         "version": f"{place.said.engine} {place.said.version}" if place.said else before.get("version"),

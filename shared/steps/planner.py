@@ -74,7 +74,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         """Return the actions of the steps, and the status that reports them."""
         facts = self._assess(resource, observed)
         actions, verdict, requested = follow(self._steps(), resource, facts, now)
-        phase = self._phase(resource, facts, verdict)
+        phase = str(self._phase(resource, facts, verdict))
         if verdict.done:
             verdict = dataclasses.replace(verdict, message=self._summary(resource, facts))
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.served_reasons:

@@ -24,9 +24,8 @@ from shared.api.spec import (
     parse,
 )
 from shared.kubernetes.kinds import Kind, Obj
-from shared.status.reasons import Reason
 
-PENDING, RUNNING, COMPLETE, FAILED = (Reason(name) for name in ("Pending", "Running", "Complete", "Failed"))
+PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
 """Phases."""
 
 SCHEDULED = "etcd.ydzs.io/scheduled"

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from operators.etcd.api.backup import RUNNING, SCHEDULED, EtcdBackup, validate
+from operators.etcd.api.backup import SCHEDULED, EtcdBackup, validate
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods, report
 from operators.etcd.backup.assessment import Assessment
 from operators.etcd.backup.observe import Observed, choose
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.report import MAX_ATTEMPTS
-from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING
+from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING, RUNNING
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Plan, Step, StepOf, follow
