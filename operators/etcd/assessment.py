@@ -45,24 +45,25 @@ class Assessment(Observed):
     @cached_property
     def member_states(self) -> Mapping[int, MemberState]:
         """The state of each member, by its number."""
-        return {place.number: member_state(self.resource, self, place) for place in self.places}
+        return {instance.number: member_state(self.resource, self, instance) for instance in self.instances}
 
     @cached_property
     def missing_number(self) -> int | None:
         """The lowest number that the spec asks for and that has no member; None if there is none."""
-        taken = {place.number for place in self.places if place.member}
+        taken = {instance.number for instance in self.instances if instance.member}
         return next((number for number in range(self.resource.spec.size) if number not in taken), None)
 
     @cached_property
     def fragmented_voters(self) -> tuple[Instance, ...]:
         """Healthy voters of whose database so much is free that the schedule defragments them."""
-        wanted = self.resource.spec.defragmentation
-        if wanted is None:
+        schedule = self.resource.spec.defragmentation
+        if schedule is None:
             return ()
         return tuple(
-            place
-            for place in self.healthy_voters
-            if place.db_size >= MIN_DEFRAGMENTED_BYTES and 100 * place.db_free >= wanted.threshold * place.db_size
+            instance
+            for instance in self.healthy_voters
+            if instance.db_size >= MIN_DEFRAGMENTED_BYTES
+            and 100 * instance.db_free >= schedule.threshold * instance.db_size
         )
 
     @cached_property

@@ -25,7 +25,7 @@ SPEC: Obj = {
     "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}},
 }
 
-ANSWER = aiohttp.ClientTimeout(total=10)
+REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=10)
 """Time that a member may take to answer."""
 
 
@@ -38,18 +38,18 @@ async def use(cluster: Obj) -> str:
     """
     endpoints = cluster["status"]["endpoints"]
     value = secrets.token_hex(8)
-    async with aiohttp.ClientSession(timeout=ANSWER) as session:
-        await _ask(session, endpoints[0], "put", key=_coded(KEY), value=_coded(value))
+    async with aiohttp.ClientSession(timeout=REQUEST_TIMEOUT) as session:
+        await _request(session, endpoints[0], "put", key=_coded(KEY), value=_coded(value))
         for endpoint in endpoints:
-            answer = await _ask(session, endpoint, "range", key=_coded(KEY))
+            answer = await _request(session, endpoint, "range", key=_coded(KEY))
             found = [each.get("value") for each in answer.get("kvs", ())]
             if found != [_coded(value)]:
                 raise Failed(f"{endpoint} was to give back {_coded(value)}, and gave {found}")
-        await _ask(session, endpoints[0], "deleterange", key=_coded(KEY))
+        await _request(session, endpoints[0], "deleterange", key=_coded(KEY))
     return f"each of its {len(endpoints)} endpoints gave back what one took"
 
 
-async def _ask(session: aiohttp.ClientSession, endpoint: str, what: str, **body: str) -> dict[str, Any]:
+async def _request(session: aiohttp.ClientSession, endpoint: str, what: str, **body: str) -> dict[str, Any]:
     """Answer of a member, through its JSON gateway."""
     try:
         async with session.post(f"{endpoint}/v3/kv/{what}", json=body) as answer:

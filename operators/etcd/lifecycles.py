@@ -89,41 +89,41 @@ MEMBER: Lifecycle[MemberState, MemberEvent] = Lifecycle(
 )
 
 
-def member_state(resource: EtcdCluster, seen: Observed, place: Instance) -> MemberState:
+def member_state(resource: EtcdCluster, seen: Observed, instance: Instance) -> MemberState:
     """Return the state of the member with a number.
 
     A pod that waits on a volume of its own for its member to be added is nothing of a former member.
     """
-    member = place.member
+    member = instance.member
     if member is None:
-        surplus = bool(place.volume or place.pod_obj) and place.number >= layout(resource, seen).replicas
-        return _M.REMOVED if surplus or place.vacated or place.volume_leaving else _M.VACANT
-    if seen.lost(place):
+        surplus = bool(instance.volume or instance.pod_obj) and instance.number >= layout(resource, seen).replicas
+        return _M.REMOVED if surplus or instance.vacated or instance.volume_leaving else _M.VACANT
+    if seen.lost(instance):
         return _M.LOST
     if not member.learner:
-        return _M.LEADER if place is seen.leader else _M.VOTER
+        return _M.LEADER if instance is seen.leader else _M.VOTER
     if not member.name:
         return _M.ADDED
-    return _M.CAUGHT_UP if _has_caught_up(seen, place) else _M.CATCHING_UP
+    return _M.CAUGHT_UP if _has_caught_up(seen, instance) else _M.CATCHING_UP
 
 
-def _has_caught_up(seen: Observed, place: Instance) -> bool:
+def _has_caught_up(seen: Observed, instance: Instance) -> bool:
     leading = seen.leader.status if seen.leader else None
-    if leading is None or place.status is None or not seen.healthy(place):
+    if leading is None or instance.status is None or not seen.healthy(instance):
         return False
-    return place.status.raft_applied >= CAUGHT_UP_SHARE * leading.raft_index
+    return instance.status.raft_applied >= CAUGHT_UP_SHARE * leading.raft_index
 
 
 class RestoreState(enum.Enum):
     """How far the data of a snapshot is from being the cluster's."""
 
-    WANTED = "no snapshot found yet"
-    CHOSEN = "snapshot found"
-    MAKING = "data being made on the seed's volume"
+    REQUESTED = "no snapshot found yet"
+    FOUND = "snapshot found"
+    RUNNING = "data being made on the seed's volume"
     FAILED = "data not made"
     SEALED = "data made, by one rename"
     RECORDED = "recorded in the status"
-    BEGUN = "cluster begun"
+    STARTED = "cluster begun"
 
 
 class RestoreEvent(enum.Enum):
@@ -143,15 +143,15 @@ _R, _V = RestoreState, RestoreEvent
 
 RESTORE: Lifecycle[RestoreState, RestoreEvent] = Lifecycle(
     "etcd restore",
-    _R.WANTED,
+    _R.REQUESTED,
     {
-        _R.WANTED: {_V.FIND: _R.CHOSEN},
-        _R.CHOSEN: {_V.START: _R.MAKING, _V.DISCARD: _R.CHOSEN, _V.LOSE: _R.WANTED},
-        _R.MAKING: {_V.SEAL: _R.SEALED, _V.FAIL: _R.FAILED, _V.DISCARD: _R.CHOSEN},
-        _R.FAILED: {_V.DISCARD: _R.CHOSEN},
-        _R.SEALED: {_V.RECORD: _R.RECORDED, _V.DISCARD: _R.CHOSEN},
-        _R.RECORDED: {_V.BEGIN: _R.BEGUN},
-        _R.BEGUN: {},
+        _R.REQUESTED: {_V.FIND: _R.FOUND},
+        _R.FOUND: {_V.START: _R.RUNNING, _V.DISCARD: _R.FOUND, _V.LOSE: _R.REQUESTED},
+        _R.RUNNING: {_V.SEAL: _R.SEALED, _V.FAIL: _R.FAILED, _V.DISCARD: _R.FOUND},
+        _R.FAILED: {_V.DISCARD: _R.FOUND},
+        _R.SEALED: {_V.RECORD: _R.RECORDED, _V.DISCARD: _R.FOUND},
+        _R.RECORDED: {_V.BEGIN: _R.STARTED},
+        _R.STARTED: {},
     },
 )
 
@@ -161,17 +161,17 @@ def restore_state(resource: EtcdCluster, seen: Observed) -> RestoreState:
     if resource.is_restored and not resource.recorded_cluster_id and seen.stateful_set is None:
         return _R.RECORDED
     if not resource.is_to_be_restored or seen.stateful_set is not None:
-        return _R.BEGUN
+        return _R.STARTED
     snapshot, pod = seen.backup.snapshot, seen.job_pods.get(pods.restore_pod_name(resource))
     if snapshot is None:
-        return _R.WANTED
+        return _R.REQUESTED
     token = pods.restore_token(resource, snapshot.store, snapshot.file)
     if pod is None or annotation(pod, pods.TOKEN) != token or pod["metadata"].get("deletionTimestamp"):
-        return _R.CHOSEN
-    ended = outcome(pod)
-    if ended is None:
-        return _R.MAKING
-    return _R.SEALED if ended.succeeded else _R.FAILED
+        return _R.FOUND
+    result = outcome(pod)
+    if result is None:
+        return _R.RUNNING
+    return _R.SEALED if result.succeeded else _R.FAILED
 
 
 LIFECYCLES = (MEMBER, RESTORE)

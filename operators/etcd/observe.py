@@ -112,7 +112,7 @@ class Observed:
     """
 
     stateful_set: Obj | None = None
-    places: tuple[Instance, ...] = ()
+    instances: tuple[Instance, ...] = ()
     members: tuple[Member, ...] | None = None
     remembered: tuple[Member, ...] = ()
     cluster_id: int = 0
@@ -146,13 +146,17 @@ class Observed:
     @cached_property
     def leader(self) -> Instance | None:
         """Where the leader is: a voter that says so of itself, in the newest term that anybody knows."""
-        said = [place for place in self.places if place.status and place.status.leader == place.status.member_id]
-        return max(said, key=lambda place: place.status.raft_term if place.status else 0, default=None)
+        said = [
+            instance
+            for instance in self.instances
+            if instance.status and instance.status.leader == instance.status.member_id
+        ]
+        return max(said, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
 
     @cached_property
     def leader_id(self) -> int:
         """Id of the leader as the newest term that anybody knows has it; it may itself not be reached. 0 if none."""
-        said = [place.status for place in self.places if place.status]
+        said = [instance.status for instance in self.instances if instance.status]
         newest = max(said, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
         return newest.leader if newest else 0
 
@@ -169,46 +173,52 @@ class Observed:
     @cached_property
     def unknown_members(self) -> tuple[Member, ...]:
         """Members that are of no place: somebody else added them, at an address of their own."""
-        ours = {place.member.id for place in self.places if place.member}
+        ours = {instance.member.id for instance in self.instances if instance.member}
         return tuple(member for member in self.members or () if member.id not in ours)
 
     @cached_property
     def healthy_voters(self) -> tuple[Instance, ...]:
         """Places of voters that take part, the leader's first, then by number."""
-        found = [place for place in self.places if place.member and not place.member.learner and self.healthy(place)]
-        return tuple(sorted(found, key=lambda place: (place is not self.leader, place.number)))
+        found = [
+            instance
+            for instance in self.instances
+            if instance.member and not instance.member.learner and self.healthy(instance)
+        ]
+        return tuple(sorted(found, key=lambda instance: (instance is not self.leader, instance.number)))
 
     @cached_property
     def down(self) -> tuple[Member, ...]:
         """Voters that do not take part, as far as the operator sees."""
-        up = {place.member.id for place in self.healthy_voters if place.member}
+        up = {instance.member.id for instance in self.healthy_voters if instance.member}
         return tuple(member for member in self.voters if member.id not in up)
 
     @cached_property
     def answering(self) -> tuple[Instance, ...]:
         """Places whose server said something of itself, healthy or not."""
-        return tuple(place for place in self.places if place.status is not None)
+        return tuple(instance for instance in self.instances if instance.status is not None)
 
-    def place_of(self, member: Member | int) -> Instance | None:
+    def instance_of(self, member: Member | int) -> Instance | None:
         """Where a member (or its id) lives; None for a stranger."""
-        wanted = member if isinstance(member, int) else member.id
-        return next((place for place in self.places if place.member and place.member.id == wanted), None)
+        member_id = member if isinstance(member, int) else member.id
+        return next(
+            (instance for instance in self.instances if instance.member and instance.member.id == member_id), None
+        )
 
-    def place(self, number: int) -> Instance | None:
+    def instance(self, number: int) -> Instance | None:
         """The place with this number, if there is anything there."""
-        return next((place for place in self.places if place.number == number), None)
+        return next((instance for instance in self.instances if instance.number == number), None)
 
-    def named(self, name: str) -> Instance | None:
+    def instance_named(self, name: str) -> Instance | None:
         """The place whose pod and member bear this name, if there is anything there."""
-        return next((place for place in self.places if place.name == name), None)
+        return next((instance for instance in self.instances if instance.name == name), None)
 
-    def healthy(self, place: Instance) -> bool:
+    def healthy(self, instance: Instance) -> bool:
         """Whether the member there, voter or learner, takes part: it answers as itself, knows a leader, keeps up.
 
         One whose pod is on its way out does not count any more.
         """
-        member, said = place.member, place.status
-        if place.pod is None or place.pod.leaving:
+        member, said = instance.member, instance.status
+        if instance.pod is None or instance.pod.leaving:
             return False
         if member is None or said is None or said.member_id != member.id or said.cluster_id != self.cluster_id:
             return False
@@ -217,20 +227,26 @@ class Observed:
     @cached_property
     def _newest_index(self) -> int:
         """The leader's; without it, the newest that anybody of this cluster knows."""
-        said = [place.status for place in self.places if place.status and place.status.cluster_id == self.cluster_id]
+        said = [
+            instance.status
+            for instance in self.instances
+            if instance.status and instance.status.cluster_id == self.cluster_id
+        ]
         leading = self.leader.status if self.leader else None
         return leading.raft_index if leading else max((status.raft_index for status in said), default=0)
 
-    def lost(self, place: Instance) -> bool:
+    def lost(self, instance: Instance) -> bool:
         """Whether what the member there had written is gone, by evidence.
 
         Its disk is another than the one that it was last seen on, or etcd itself found the disk empty. One that merely
         does not answer is not lost; one that takes part is not, wherever its data came from; and one that has yet to
         start for the first time has nothing to lose.
         """
-        if place.member is None or not place.member.name or self.healthy(place):
+        if instance.member is None or not instance.member.name or self.healthy(instance):
             return False
-        return place.empty_data_dir or bool(place.recorded and place.disk and place.disk != place.recorded)
+        return instance.empty_data_dir or bool(
+            instance.recorded and instance.disk and instance.disk != instance.recorded
+        )
 
     def others_healthy(self, member: Member | None) -> bool:
         """Whether every voter but this one takes part."""
@@ -252,12 +268,12 @@ def has_empty_data_dir(pod: Obj | None) -> bool:
     return REFUSED in (ended.get("message") or "")
 
 
-def endpoint(resource: EtcdCluster, place: Instance) -> Endpoint:
+def endpoint(resource: EtcdCluster, instance: Instance) -> Endpoint:
     """Where the operator asks the member at a place; its pod has an address."""
-    address = place.pod.address if place.pod else ""
-    return Endpoint(place.name, address, names.host(resource, place.name), names.CLIENT_PORT)
+    address = instance.pod.address if instance.pod else ""
+    return Endpoint(instance.name, address, names.host(resource, instance.name), names.CLIENT_PORT)
 
 
 def endpoints(resource: EtcdCluster, seen: Observed) -> tuple[Endpoint, ...]:
     """Where the cluster is asked for a change: its healthy voters, the leader first."""
-    return tuple(endpoint(resource, place) for place in seen.healthy_voters)
+    return tuple(endpoint(resource, instance) for instance in seen.healthy_voters)

@@ -15,17 +15,17 @@ from operators.etcd.steps import availability
 from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import keep_auth, require_entry
+from operators.etcd.steps.credentials import ensure_auth, require_access
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
-from operators.etcd.steps.member_pods import admit_clients, close_begun
+from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
+    ensure_disruption_budget,
+    ensure_secrets,
+    ensure_services,
+    ensure_stateful_set,
     grow_volumes,
-    keep_disruption_budget,
-    keep_secrets,
-    keep_services,
-    keep_stateful_set,
     require_secrets,
 )
 from operators.etcd.steps.quorum_recovery import recover_quorum
@@ -34,8 +34,8 @@ from operators.etcd.steps.removal import delete_removed_members, replace_lost_me
 from operators.etcd.steps.restore import restore_data
 from operators.etcd.steps.rolling_update import (
     refuse_unsafe_upgrade,
-    restart_awaited,
     restart_broken,
+    restart_unstarted_learner,
     roll_outdated_pods,
 )
 from operators.etcd.steps.scaling import grow_by_one, shrink_by_one
@@ -57,17 +57,17 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(pause, "paused"),  # maintenance: report only
             partial(reject_invalid_spec, validate),  # the same rules as at admission
             refuse_foreign_volumes,  # another cluster's data is neither taken nor deleted
-            partial(keep_secrets, settings),  # certificates before pods, and new ones before the old ones end
+            partial(ensure_secrets, settings),  # certificates before pods, and new ones before the old ones end
             require_secrets,  # what members cannot start without; those that run stay as they are
-            partial(keep_services, settings),  # names before pods: members find each other by them
-            partial(keep_disruption_budget, settings),  # how many a drain may take at once
+            partial(ensure_services, settings),  # names before pods: members find each other by them
+            partial(ensure_disruption_budget, settings),  # how many a drain may take at once
             partial(restore_data, settings),  # what it is to begin with, before it begins
             record_cluster,  # that it has begun, and where everybody's data is: before anything rests on it
             partial(schedule_backups, settings),  # by the clock, and whatever else is held or stalled
-            partial(keep_stateful_set, settings),  # a replica for each member, and what an empty disk may start
-            close_begun,  # a pod that has begun may not do so twice
+            partial(ensure_stateful_set, settings),  # a replica for each member, and what an empty disk may start
+            close_bootstrap,  # a pod that has begun may not do so twice
             restart_broken,  # what a change broke altogether, the next one mends
-            require_entry,  # the operator's password is taken
+            require_access,  # the operator's password is taken
             await_etcd,  # an operator that is cut off touches nothing
             partial(recover_quorum, partial(recovery_pod, settings)),  # waits; if lost for good, a person decides
             refuse_unknown_members,  # members that somebody else added are not ours to judge
@@ -75,9 +75,9 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             relieve_full_disk,  # NOSPACE: compact, defragment, disarm; a full cluster takes no other change
             replace_corrupt_member,  # whose data differs from the others'
             replace_lost_member,  # whose volume is gone: removed, and back as a learner
-            keep_auth,  # users are asked for, or not, before the first client comes
+            ensure_auth,  # users are asked for, or not, before the first client comes
             admit_clients,  # to every voter
-            restart_awaited,  # a learner's pod that cannot start as it was made
+            restart_unstarted_learner,  # a learner's pod that cannot start as it was made
             partial(promote_learner, patience=settings.create_timeout),  # caught up: a vote; never: out again
             refuse_unsafe_upgrade,  # a version that the data would not survive
             roll_outdated_pods,  # broken first, followers next, the leader last

@@ -54,27 +54,27 @@ STATES = (
 
 def cluster_states(obj: Obj) -> Iterator[Sample]:
     """Those of an EtcdCluster that need to know the kind."""
-    spec, told = obj.get("spec") or {}, obj.get("status") or {}
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("size"))
-    yield READY(told.get("readyMembers") or 0)
+    yield READY(status.get("readyMembers") or 0)
     yield PAUSED(bool(spec.get("paused")))
-    members = [member for member in told.get("members") or () if "id" in member]
+    members = [member for member in status.get("members") or () if "id" in member]
     learners = sum(member.get("role") == "learner" for member in members)
     yield MEMBERS(len(members) - learners, "voter")
     yield MEMBERS(learners, "learner")
-    yield HAS_LEADER(bool(told.get("leader")))
+    yield HAS_LEADER(bool(status.get("leader")))
     raised = Counter(alarm for member in members for alarm in member.get("alarms") or ())
     for alarm in ("CORRUPT", "NOSPACE"):
         yield ALARMS(raised[alarm], alarm)
     yield DATABASE(max((member["dbSize"] for member in members if "dbSize" in member), default=None))
-    yield RECOVERY_WAITING(bool(told.get("recovery")))
-    snapshots = told.get("backup") or {}
+    yield RECOVERY_WAITING(bool(status.get("recovery")))
+    snapshots = status.get("backup") or {}
     yield SNAPSHOT_SUCCESS(timestamp(snapshots.get("lastTime")))
     yield SNAPSHOT_DUE(timestamp(snapshots.get("nextTime")))
 
 
 def backup_states(obj: Obj) -> Iterator[Sample]:
     """Those of an EtcdBackup."""
-    told = obj.get("status") or {}
-    completed = timestamp(told.get("completedAt")) if told.get("phase") == COMPLETE else None
+    status = obj.get("status") or {}
+    completed = timestamp(status.get("completedAt")) if status.get("phase") == COMPLETE else None
     yield BACKUP_COMPLETED(completed, (obj.get("spec") or {}).get("clusterName") or "")

@@ -44,9 +44,9 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "image": resource.image_reference(settings.image_repository),
         "members": members,
         "endpoints": [
-            names.client_url_of(resource, place.name)
-            for place in sorted(seen.healthy_voters, key=lambda place: place.number)
-            if place.ready
+            names.client_url_of(resource, instance.name)
+            for instance in sorted(seen.healthy_voters, key=lambda instance: instance.number)
+            if instance.ready
         ],
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
         "recovery": quorum_recovery.report(resource, seen),
@@ -61,44 +61,44 @@ def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
     """Every member by its number; and former ones, without an id, while the disk that they wrote on is still there."""
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
-        return [_remembered(member, seen.named(name)) for name, member in before.items()]
+        return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
-        _member(seen, place, before.get(place.name) or {})
-        for place in sorted(seen.places, key=lambda place: place.number)
-        if place.member or place.vacated
+        _member(seen, instance, before.get(instance.name) or {})
+        for instance in sorted(seen.instances, key=lambda instance: instance.number)
+        if instance.member or instance.vacated
     ]
 
 
-def _remembered(member: Obj, place: Instance | None) -> Obj:
+def _remembered(member: Obj, instance: Instance | None) -> Obj:
     """What was told of a member, where nobody tells the list: the kubelet knows whether it serves."""
     role = "voter" if member.get("role") == "leader" else member.get("role")
-    healthy = place is not None and place.ready
+    healthy = instance is not None and instance.ready
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Observed, place: Instance, before: Obj) -> Obj:
-    member, said = place.member, place.status
+def _member(seen: Observed, instance: Instance, before: Obj) -> Obj:
+    member, status = instance.member, instance.status
     if member is None:
-        return {"name": place.name, "volume": place.recorded}
+        return {"name": instance.name, "volume": instance.recorded}
     identity = f"{member.id:016x}"
     if before.get("id") != identity:
         before = {}
-    role = "learner" if member.learner else "leader" if place is seen.leader else "voter"
+    role = "learner" if member.learner else "leader" if instance is seen.leader else "voter"
     found = {
-        "name": place.name,
+        "name": instance.name,
         "id": identity,
         "role": role,
-        "version": said.version if said else before.get("version"),
-        "dbSize": _told(said.db_size if said else None, before.get("dbSize")),
-        "dbInUse": _told(said.db_in_use if said else None, before.get("dbInUse")),
-        "healthy": seen.healthy(place) and (member.learner or place.ready),
+        "version": status.version if status else before.get("version"),
+        "dbSize": _size_to_report(status.db_size if status else None, before.get("dbSize")),
+        "dbInUse": _size_to_report(status.db_in_use if status else None, before.get("dbInUse")),
+        "healthy": seen.healthy(instance) and (member.learner or instance.ready),
         "alarms": sorted(alarm.kind for alarm in seen.alarms if alarm.member_id == member.id) or None,
-        "volume": recorded_disk(seen, place) or None,
+        "volume": recorded_disk(seen, instance) or None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _told(size: int | None, before: int | None) -> int | None:
+def _size_to_report(size: int | None, before: int | None) -> int | None:
     if size is None or (before is not None and abs(size - before) <= MIN_CHANGE_SHARE * before):
         return before
     return size
@@ -113,7 +113,9 @@ def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
 
 
 def _version(resource: EtcdCluster, seen: Observed) -> str | None:
-    running = [Version.parse(place.status.version) for place in seen.places if place.status and place.member]
+    running = [
+        Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
+    ]
     if not running:
         recorded: str | None = resource.reported.get("version")
         return recorded

@@ -44,7 +44,8 @@ GENERATED = {
     "charts/platform/values.schema.json",
     "charts/platform/values.yaml",
     "dashboards/generated/platform-overview.json",
-    "docs/reference/rooms.md",
+    "docs/reference/packages.md",
+    "docs/reference/reasons.md",
 }
 """Generated files that list all operators, written by `make manifests`."""
 

@@ -18,14 +18,14 @@ _SET = (
     *(r"enable-grpc-gateway", r"enable-v2", r"experimental-enable-v2v3", r"discovery[a-z-]*", r"proxy[a-z-]*"),
     *(r"config-file", r"logger", r"log-outputs?", r"enable-log-rotation", r"host-whitelist", r"version", r"help", r"h"),
 )
-REFUSED = rf"^--?(({'|'.join(_SET)})(=.*)?|feature-gates=.*(InitialCorruptCheck|CompactHashCheck).*)$"
+RESERVED_FLAGS = rf"^--?(({'|'.join(_SET)})(=.*)?|feature-gates=.*(InitialCorruptCheck|CompactHashCheck).*)$"
 """What other fields and the operator set: names, addresses, files and the state that a member starts from; what takes
 etcd's promises away (unsafe-no-fsync, strict-reconfig-check=false); what keeps the operator out (enable-grpc-gateway,
 host-whitelist) or hides why a member ended (log-outputs); and what only prints.
 """
 
-GONE = r"^--experimental-.*$"
+REMOVED_FLAGS = r"^--experimental-.*$"
 """What 3.7 no longer takes: it would not start."""
 
-KNOWS_NO_EXPERIMENTAL = r"(^|:)v?3\.7\.[0-9]+[^/]*$"
+REJECTS_EXPERIMENTAL_FLAGS = r"(^|:)v?3\.7\.[0-9]+[^/]*$"
 """A version, or an image whose tag is one, for which that holds."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from operators.etcd.api.reserved_arguments import FORM as ARGUMENT
-from operators.etcd.api.reserved_arguments import GONE, KNOWS_NO_EXPERIMENTAL, REFUSED
+from operators.etcd.api.reserved_arguments import REJECTS_EXPERIMENTAL_FLAGS, REMOVED_FLAGS, RESERVED_FLAGS
 from operators.etcd.api.versions import FORM as VERSION
 from shared.api.image import FORM as IMAGE
 from shared.api.podspec import number_cel, smaller
@@ -23,17 +23,17 @@ _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
 """An image whose tag is a version."""
 
 _SUPPORTED = r"(^|:)v?3\.[4-7]\.[0-9]+[^/]*$"
-_TOLD_CEL = "(has(self.version) ? self.version : self.image)"
+_VERSION_CEL = "(has(self.version) ? self.version : self.image)"
 
 MIN_VOLUME_SIZE = "256Mi"
 """Two segments of the write-ahead log are there from the first second, 64 MiB each, and a database beside them."""
 
 
-def _told(spec: Any) -> str:
+def _version_text(spec: Any) -> str:
     return spec.version if spec.version is not None else spec.image or ""
 
 
-def _tells(spec: Any) -> bool:
+def _has_version(spec: Any) -> bool:
     return spec.version is not None or re.fullmatch(_TAGGED, spec.image or "") is not None
 
 
@@ -47,14 +47,14 @@ def _arguments(
         where: when that matters, in CEL and in Python; always if not given.
     """
     cel = f"argument, {'' if refused else '!'}argument.matches({json.dumps(fine)})"
-    asked_cel, asked = where or ("true", lambda _: True)
+    applies_cel, applies = where or ("true", lambda _: True)
 
     def found(spec: Any) -> list[str]:
         return [argument for argument in spec.extra_args if (re.match(fine, argument) is not None) == refused]
 
     return Rule(
-        f"{f'!{asked_cel} || ' if where else ''}!has(self.extraArgs) || !self.extraArgs.exists({cel})",
-        lambda spec: not asked(spec) or not found(spec),
+        f"{f'!{applies_cel} || ' if where else ''}!has(self.extraArgs) || !self.extraArgs.exists({cel})",
+        lambda spec: not applies(spec) or not found(spec),
         advice,
         at="extraArgs",
         value=(f"self.extraArgs.filter({cel})[0]", lambda spec: found(spec)[0]),
@@ -121,19 +121,20 @@ CLUSTER_RULES = (
     ),
     Rule(
         f"has(self.version) || has(self.image) && self.image.matches({json.dumps(_TAGGED)})",
-        _tells,
+        _has_version,
         "is missing, and no image tells it by its tag; give it, such as 3.6.16.",
         at="version",
     ),
     Rule(
-        f"!has(self.version) && !has(self.image) || !{_TOLD_CEL}.matches('[0-9]+[.][0-9]+[.][0-9]+') || "
-        f"{_TOLD_CEL}.matches({json.dumps(_SUPPORTED)})",
+        f"!has(self.version) && !has(self.image) || !{_VERSION_CEL}.matches('[0-9]+[.][0-9]+[.][0-9]+') || "
+        f"{_VERSION_CEL}.matches({json.dumps(_SUPPORTED)})",
         lambda spec: (
-            not re.search(r"[0-9]+[.][0-9]+[.][0-9]+", _told(spec)) or bool(re.search(_SUPPORTED, _told(spec)))
+            not re.search(r"[0-9]+[.][0-9]+[.][0-9]+", _version_text(spec))
+            or bool(re.search(_SUPPORTED, _version_text(spec)))
         ),
         "{} is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7.",
         at="version",
-        value=(_TOLD_CEL, _told),
+        value=(_VERSION_CEL, _version_text),
     ),
     Rule(
         "self.electionTimeout >= 5 * self.heartbeatInterval",
@@ -160,13 +161,15 @@ CLUSTER_RULES = (
     _arguments(
         ARGUMENT, "'{}' is no flag with its value; write one entry a flag, as --max-txn-ops=256.", refused=False
     ),
-    _arguments(REFUSED, "'{}' is for another field or for the operator to set, or keeps it from its work; remove it."),
     _arguments(
-        GONE,
+        RESERVED_FLAGS, "'{}' is for another field or for the operator to set, or keeps it from its work; remove it."
+    ),
+    _arguments(
+        REMOVED_FLAGS,
         "'{}' is of a flag that 3.7 no longer has: etcd would not start; give what replaced it (etcd --help lists it).",
         where=(
-            f"{_TOLD_CEL}.matches({json.dumps(KNOWS_NO_EXPERIMENTAL)})",
-            lambda spec: re.search(KNOWS_NO_EXPERIMENTAL, _told(spec)),
+            f"{_VERSION_CEL}.matches({json.dumps(REJECTS_EXPERIMENTAL_FLAGS)})",
+            lambda spec: re.search(REJECTS_EXPERIMENTAL_FLAGS, _version_text(spec)),
         ),
     ),
     Rule(

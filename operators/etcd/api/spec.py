@@ -238,11 +238,11 @@ class EtcdClusterSpec(PodSettings):
         Raises:
             InvalidSpec: neither does.
         """
-        told = self.version if self.version is not None else self.tag
+        text = self.version if self.version is not None else self.tag
         try:
-            return Version.parse(told)
+            return Version.parse(text)
         except ValueError as error:
-            said = str(error) if told else "is missing, and no image tells it by its tag"
+            said = str(error) if text else "is missing, and no image tells it by its tag"
             raise InvalidSpec(f"spec.version: {said}; give it, such as 3.6.16.") from None
 
     @property

@@ -82,8 +82,8 @@ class Features:
     corruption_checks: tuple[str, ...]
     restores_with: str
     bumps_revision: bool
-    asks_auth_status: bool
-    hashes_keys: bool
+    has_auth_status: bool
+    has_hash_kv: bool
 
 
 def features(version: Version) -> Features:
@@ -96,8 +96,8 @@ def features(version: Version) -> Features:
         restores_with="etcdutl" if version >= Version(3, 5, 0) else "etcdctl",  # etcdutl/snapshot_command.go
         # etcdutl/snapshot_command.go, etcdctl/ctlv3/command/snapshot_command.go
         bumps_revision=_since(version, Version(3, 4, 27), Version(3, 5, 10)),
-        asks_auth_status=version >= Version(3, 5, 0),  # etcdserverpb/rpc.proto
-        hashes_keys=version >= Version(3, 5, 10),  # etcdserverpb/rpc.proto
+        has_auth_status=version >= Version(3, 5, 0),  # etcdserverpb/rpc.proto
+        has_hash_kv=version >= Version(3, 5, 10),  # etcdserverpb/rpc.proto
     )
 
 

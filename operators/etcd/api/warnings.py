@@ -21,73 +21,75 @@ def data_loss_of(spec: EtcdClusterSpec, before: EtcdClusterSpec, running: Versio
     Args:
         running: the lowest version that a member was last seen to run.
     """
-    said, version = [], spec.target
+    warnings, version = [], spec.target
     if running is not None and running.series == version.series and version < running:
-        said.append(f"spec.version: {version} is older than {running}, which runs: its defects come back with it.")
+        warnings.append(f"spec.version: {version} is older than {running}, which runs: its defects come back with it.")
     size, former = spec.size, before.size
-    if _spared(size) < _spared(former):
-        said.append(f"spec.size: {former} members survive the loss of {_spared(former)}, {size} of {_spared(size)}.")
-    return said
+    if _tolerated_failures(size) < _tolerated_failures(former):
+        warnings.append(
+            f"spec.size: {former} members survive the loss of {_tolerated_failures(former)}, {size} of {_tolerated_failures(size)}."
+        )
+    return warnings
 
 
-def _spared(size: int) -> int:
+def _tolerated_failures(size: int) -> int:
     """How many of so many members may be lost."""
     return (size - 1) // 2
 
 
 def _of_size(spec: EtcdClusterSpec) -> list[str]:
-    size, budget, said = spec.size, spec.pod_disruption_budget, []
+    size, budget, warnings = spec.size, spec.pod_disruption_budget, []
     if size % 2 == 0:
-        said.append(
-            f"spec.size: {size} members survive the loss of {_spared(size)}, as {size - 1} would, and one more can "
+        warnings.append(
+            f"spec.size: {size} members survive the loss of {_tolerated_failures(size)}, as {size - 1} would, and one more can "
             f"fail. Give {size - 1} or {size + 1}."
         )
     if size > _MAX_ADVISED_MEMBERS:
-        said.append(
+        warnings.append(
             f"spec.size: each write waits for {size // 2 + 1} of {size} members, and survives the loss of "
-            f"{_spared(size)}; {_MAX_ADVISED_MEMBERS} are the most that etcd advises."
+            f"{_tolerated_failures(size)}; {_MAX_ADVISED_MEMBERS} are the most that etcd advises."
         )
     if budget is None:
-        return said
+        return warnings
     if budget.keeps_all(size):
-        said.append(
+        warnings.append(
             f"spec.podDisruptionBudget: with {size} members it lets none be evicted, so that no node of theirs can be "
             "drained. Give maxUnavailable: 1."
         )
-    elif budget.evictable(size) > _spared(size) > 0:
-        said.append(
+    elif budget.evictable(size) > _tolerated_failures(size) > 0:
+        warnings.append(
             f"spec.podDisruptionBudget: it lets {budget.evictable(size)} of {size} members be evicted at once, and the "
-            f"cluster survives the loss of {_spared(size)}. Give maxUnavailable: {_spared(size)} at most."
+            f"cluster survives the loss of {_tolerated_failures(size)}. Give maxUnavailable: {_tolerated_failures(size)} at most."
         )
-    return said
+    return warnings
 
 
 def _of_storage(spec: EtcdClusterSpec) -> list[str]:
-    said = []
+    warnings = []
     storage, quota = spec.storage, spec.quota_backend_bytes
     if storage.medium == "Memory":
         if spec.size == 1:
-            said.append(
+            warnings.append(
                 "spec.storage.medium: one member in Memory loses everything with its pod: at a drain, a change, a "
                 "node's restart. Give three members, or medium Volume."
             )
         if smaller(spec.resources.limits.get("memory", storage.size), storage.size):
-            said.append(
+            warnings.append(
                 f"spec.resources.limits: memory {spec.resources.limits['memory']} is below storage.size "
                 f"{storage.size}, which is memory, too: the container would be killed before its data is large."
             )
     if quota is not None and quota > MAX_ADVISED_QUOTA_BYTES:
-        said.append(
+        warnings.append(
             f"spec.quotaBackendBytes: {quota} is above {MAX_ADVISED_QUOTA_BYTES} (8Gi), the most that etcd advises: "
             "members take minutes to start, and to be replaced."
         )
     if quota is not None and parse_quantity(storage.size) < spec.needed_storage:
-        said.append(
+        warnings.append(
             f"spec.quotaBackendBytes: with {quota} a volume needs {_rounded(spec.needed_storage)}, for its log and for "
             "a second copy while it is defragmented or sent whole to a member, and storage.size is "
             f"{storage.size}. Raise storage.size, or lower the quota."
         )
-    return said
+    return warnings
 
 
 def _rounded(size: int) -> str:
@@ -110,13 +112,13 @@ def _of_version(spec: EtcdClusterSpec) -> list[str]:
 
 
 def _of_safety(spec: EtcdClusterSpec) -> list[str]:
-    said = []
+    warnings = []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
-        said.append("spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode.")
+        warnings.append("spec.auth: without spec.tls, passwords cross the network in the clear. Give tls.mode.")
     if spec.auto_compaction is None:
-        said.append(
+        warnings.append(
             "spec.autoCompaction: without it every former value is kept, until a client compacts or the quota is used "
             "up; and members compare only what was compacted. Give retention, such as 1h, unless your clients compact, "
             "as Kubernetes does."
         )
-    return said
+    return warnings

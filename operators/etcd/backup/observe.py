@@ -39,7 +39,7 @@ class SnapshotSource:
     """
 
     name: str
-    said: EndpointStatus | None = None
+    status: EndpointStatus | None = None
     error: str = ""
 
 
@@ -71,9 +71,9 @@ class Observed:
         return int(text) if text.isdecimal() else 0
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """Who gives the snapshot, and what a person should know of it."""
-        return annotation(self.pod, pods.TOLD)
+        return annotation(self.pod, pods.MESSAGE)
 
     @property
     def alive(self) -> bool:
@@ -126,8 +126,8 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProble
     try:
         return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
     except NotFound:
-        said = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
-        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {said}")
+        status = f"there is no EtcdCluster {name} in this namespace. Make it, or an EtcdBackup of another."
+        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {status}")
     except InvalidSpec as wrong:
         return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} cannot be understood: {wrong}")
 
@@ -162,7 +162,7 @@ class Choice:
     """
 
     name: str
-    said: EndpointStatus
+    status: EndpointStatus
     caution: str = ""
 
 
@@ -173,26 +173,26 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     those who answer has.
     """
     answered = [
-        (source.name, source.said)
+        (source.name, source.status)
         for source in sources
-        if source.said is not None
-        and not source.said.learner
-        and source.said.cluster_id in (0, cluster.recorded_cluster_id)
-        and not any(alarm == (source.said.member_id, CORRUPT) for alarm in _alarms(source.said))
+        if source.status is not None
+        and not source.status.learner
+        and source.status.cluster_id in (0, cluster.recorded_cluster_id)
+        and not any(alarm == (source.status.member_id, CORRUPT) for alarm in _alarms(source.status))
     ]
     if not answered:
         return None
-    led = [said for said in answered if said[1].leader]
-    followers = [said for said in led if said[1].leader != said[1].member_id]
-    name, said = max(followers or led or answered, key=lambda each: (each[1].raft_applied, each[0]))
+    led = [status for status in answered if status[1].leader]
+    followers = [status for status in led if status[1].leader != status[1].member_id]
+    name, status = max(followers or led or answered, key=lambda each: (each[1].raft_applied, each[0]))
     caution = ""
     if not led:
         caution = (
             f"The cluster has no leader: {name} has applied most of the {len(answered)} that answer, and what only "
             "others have is not in it."
         )
-    return Choice(name, said, caution)
+    return Choice(name, status, caution)
 
 
-def _alarms(said: EndpointStatus) -> list[tuple[int, str]]:
-    return [(alarm.member_id, alarm.kind) for alarm in said.alarms]
+def _alarms(status: EndpointStatus) -> list[tuple[int, str]]:
+    return [(alarm.member_id, alarm.kind) for alarm in status.alarms]

@@ -29,7 +29,7 @@ class Outcome:
     succeeded: bool
     reason: Reason = NO_REASON
     message: str = ""
-    said: Obj = field(default_factory=dict)
+    result: Obj = field(default_factory=dict)
     started: datetime | None = None
     finished: datetime | None = None
 
@@ -44,19 +44,19 @@ def outcome(pod: Obj | None) -> Outcome | None:
     started = time(reported.get("startTime"))
     finished = max((found for end in ends if (found := time(end.get("finishedAt")))), default=None)
     failed = next((end for end in ends if end.get("exitCode")), None)
-    said = _said(ends[-1]) if ends else {}
-    if reported["phase"] == "Succeeded" and failed is None and said:
-        return Outcome(succeeded=True, said=said, started=started, finished=finished)
+    result = _result(ends[-1]) if ends else {}
+    if reported["phase"] == "Succeeded" and failed is None and result:
+        return Outcome(succeeded=True, result=result, started=started, finished=finished)
     reason, message = _failure(reported, failed or {})
     return Outcome(False, reason, message, started=started, finished=finished)
 
 
 def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
     """Why a pod failed: in the program's own words, else in the kubelet's; and always in its own if it ended it."""
-    said = _said(end)
+    result = _result(end)
     ended_by_kubelet = bool(reported.get("reason"))  # DeadlineExceeded, Evicted
-    if said.get("reason") and not (ended_by_kubelet and said["reason"] == INTERRUPTED):
-        return REASONS.named(str(said["reason"])), str(said.get("message") or "")
+    if result.get("reason") and not (ended_by_kubelet and result["reason"] == INTERRUPTED):
+        return REASONS.named(str(result["reason"])), str(result.get("message") or "")
     if ended_by_kubelet:
         return REASONS.named(str(reported["reason"])), str(reported.get("message") or f"{reported['reason']}.")
     reason = end.get("reason") or "NoResult"
@@ -68,7 +68,7 @@ def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
     return REASONS.named(reason), message
 
 
-def _said(end: Obj) -> Obj:
+def _result(end: Obj) -> Obj:
     """What a container left as its termination message; empty if that is not of program.py."""
     try:
         found = json.loads(end.get("message") or "{}")

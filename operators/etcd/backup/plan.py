@@ -46,7 +46,7 @@ class Planner:
             await_snapshot,  # one is being taken
             wait_after_failure,  # before the next attempt
             partial(require_image, self.settings),  # what takes it
-            require_everything,  # the cluster, the destination, credentials
+            require_prerequisites,  # the cluster, the destination, credentials
             partial(take_snapshot, self.settings),  # of the best member for it
         )
 
@@ -68,11 +68,11 @@ def await_snapshot(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> St
     if pod.trouble:
         return Step.wait(
             POD_NOT_STARTING,
-            f"{seen.told} {pod.name} does not start: {pod.trouble}",
+            f"{seen.message} {pod.name} does not start: {pod.trouble}",
             warning=True,
             requeue=POLL_SECONDS,
         )
-    return Step.wait(RUNNING, seen.told, requeue=POLL_SECONDS)
+    return Step.wait(RUNNING, seen.message, requeue=POLL_SECONDS)
 
 
 def wait_after_failure(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
@@ -103,7 +103,7 @@ def require_image(settings: Settings, _backup: EtcdBackup, _facts: Assessment, _
     )
 
 
-def require_everything(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
+def require_prerequisites(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
     """Require the cluster, the destination and credentials; wait for what is missing."""
     problem = facts.observed.problem
     return PASS if problem is None else Step.wait(problem.reason, problem.message, warning=True, requeue=RETRY_SECONDS)
@@ -120,16 +120,18 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
         message = f"No member of EtcdCluster {cluster.name} can give a snapshot: {why.rstrip('.')}."
         return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
     attempt = facts.attempts + 1
-    told = f"Attempt {attempt} of {MAX_ATTEMPTS}: {choice.name} gives the snapshot. {choice.caution}".strip()
-    keep = _keep(backup, cluster)
-    pod = pods.snapshot_pod(settings, backup, cluster, choice.name, choice.said, attempt=attempt, told=told, keep=keep)
-    return Step.wait(RUNNING, told, Apply(POD, pod, unchanged=True))  # one that exists counts: it is looked at
+    message = f"Attempt {attempt} of {MAX_ATTEMPTS}: {choice.name} gives the snapshot. {choice.caution}".strip()
+    keep = _retention_count(backup, cluster)
+    pod = pods.snapshot_pod(
+        settings, backup, cluster, choice.name, choice.status, attempt=attempt, message=message, keep=keep
+    )
+    return Step.wait(RUNNING, message, Apply(POD, pod, unchanged=True))  # one that exists counts: it is looked at
 
 
-def _keep(backup: EtcdBackup, cluster: EtcdCluster) -> int | None:
+def _retention_count(backup: EtcdBackup, cluster: EtcdCluster) -> int | None:
     """How many snapshots of the schedule this one leaves; None if no schedule asked for it, 0 for all of them."""
     labels = backup.obj["metadata"].get("labels") or {}
     if labels.get(SCHEDULED) != cluster.uid:
         return None
-    wanted = cluster.spec.backup
-    return wanted.retention if wanted and wanted.destination == backup.spec.destination else 0
+    schedule = cluster.spec.backup
+    return schedule.retention if schedule and schedule.destination == backup.spec.destination else 0

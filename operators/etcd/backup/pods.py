@@ -37,7 +37,7 @@ ATTEMPT = "etcd.ydzs.io/attempt"
 RECIPE = "etcd.ydzs.io/recipe"
 """Annotation of a restore's pod: digest of its spec; another one is made of another pod."""
 
-TOLD = "etcd.ydzs.io/told"
+MESSAGE = "etcd.ydzs.io/told"
 """Annotation of a snapshot's pod: who gives it, and what a person should know of that."""
 
 TOKEN = "etcd.ydzs.io/token"  # noqa: S105 - public, like what it stands for
@@ -77,10 +77,10 @@ def snapshot_pod(
     backup: EtcdBackup,
     cluster: EtcdCluster,
     member: str,
-    said: EndpointStatus,
+    status: EndpointStatus,
     *,
     attempt: int,
-    told: str,
+    message: str,
     keep: int | None,
 ) -> Obj:
     """Takes a snapshot from a member.
@@ -118,8 +118,8 @@ def snapshot_pod(
         backup_owner(backup, settings.operator),
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
-        {ATTEMPT: str(attempt), TOLD: told},
-        seconds=600 + said.db_size // MIN_BYTES_PER_SECOND,
+        {ATTEMPT: str(attempt), MESSAGE: message},
+        seconds=600 + status.db_size // MIN_BYTES_PER_SECOND,
         more=_nodes(cluster),
         containers=[_ours(settings, _SNAPSHOT, arguments, mounts)],
         volumes=volumes,

@@ -144,7 +144,7 @@ async def _store(options: argparse.Namespace) -> AsyncIterator[SnapshotStore]:
 
     secret = {key: _text(options.s3_credentials / key) for key in ("accessKeyID", "secretAccessKey")}
     authority = options.s3_credentials / "ca.crt"
-    place = s3.BucketLocation(
+    location = s3.BucketLocation(
         bucket=options.s3_bucket,
         region=options.s3_region,
         endpoint=options.s3_endpoint,
@@ -153,7 +153,7 @@ async def _store(options: argparse.Namespace) -> AsyncIterator[SnapshotStore]:
         secret_key=secret["secretAccessKey"],
         authority=str(authority) if authority.is_file() else "",
     )
-    bucket = await s3.Bucket(place).open()
+    bucket = await s3.Bucket(location).open()
     try:
         yield bucket
     finally:

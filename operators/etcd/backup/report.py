@@ -40,7 +40,7 @@ def finished(facts: Assessment) -> Plan | None:
 
 
 def _complete(facts: Assessment, outcome: Outcome) -> Plan:
-    result, store = outcome.said, locations.store_of(facts.backup.spec.destination)
+    result, store = outcome.result, locations.store_of(facts.backup.spec.destination)
     location = locations.location(store, str(result["file"])) if store else ""
     size = int(result["size"])
     found = status(facts) | {

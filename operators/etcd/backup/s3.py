@@ -64,18 +64,18 @@ class Bucket:
     go along where every store knows them (Content-MD5) and not as Amazon's newer trailers, which others refuse.
     """
 
-    def __init__(self, place: BucketLocation) -> None:
-        self._place = place
+    def __init__(self, location: BucketLocation) -> None:
+        self._location = location
         self._stack = AsyncExitStack()
         self._s3: Any = None
 
     def __str__(self) -> str:
-        return f"s3://{self._place.bucket}/{self._place.prefix}".rstrip("/")
+        return f"s3://{self._location.bucket}/{self._location.prefix}".rstrip("/")
 
     async def open(self) -> Bucket:
         """Get ready; nothing is sent yet."""
-        place = self._place
-        style = "path" if place.endpoint else "auto"
+        location = self._location
+        style = "path" if location.endpoint else "auto"
         config = AioConfig(
             connect_timeout=10,
             read_timeout=60,
@@ -87,11 +87,11 @@ class Bucket:
         )
         made = get_session().create_client(
             "s3",
-            region_name=place.region,
-            endpoint_url=place.endpoint or None,
-            aws_access_key_id=place.access_key,
-            aws_secret_access_key=place.secret_key,
-            verify=place.authority or _system_authorities(),
+            region_name=location.region,
+            endpoint_url=location.endpoint or None,
+            aws_access_key_id=location.access_key,
+            aws_secret_access_key=location.secret_key,
+            verify=location.authority or _system_authorities(),
             config=config,
         )
         self._s3 = await self._stack.enter_async_context(made)
@@ -120,7 +120,7 @@ class Bucket:
     async def read(self, name: str, offset: int, size: int) -> bytes:
         span = f"bytes={offset}-{offset + size - 1}"
         try:
-            answer = await self._s3.get_object(Bucket=self._place.bucket, Key=self._key(name), Range=span)
+            answer = await self._s3.get_object(Bucket=self._location.bucket, Key=self._key(name), Range=span)
             async with answer["Body"] as body:
                 found: bytes = await body.read()
         except ClientError as error:
@@ -135,33 +135,33 @@ class Bucket:
         prefix, found = self._key(f"{directory}/"), []
         token: dict[str, str] = {}
         while True:
-            page = await self.ask("list_objects_v2", Prefix=prefix, Delimiter="/", **token)
+            page = await self.request("list_objects_v2", Prefix=prefix, Delimiter="/", **token)
             found += [f"{directory}/{entry['Key'].removeprefix(prefix)}" for entry in page.get("Contents") or ()]
             if not page.get("IsTruncated"):
                 return sorted(found)
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     async def remove(self, name: str) -> None:
-        await self.ask("delete_object", Key=self._key(name))
+        await self.request("delete_object", Key=self._key(name))
 
-    async def ask(self, operation: str, **given: Any) -> Any:
+    async def request(self, operation: str, **given: Any) -> Any:
         """One request about the bucket.
 
         Raises:
             StoreError: it was not fulfilled.
         """
         try:
-            return await getattr(self._s3, operation)(Bucket=self._place.bucket, **given)
+            return await getattr(self._s3, operation)(Bucket=self._location.bucket, **given)
         except (ClientError, *_NO_ANSWER) as error:
             raise self._error(error) from None
 
     def _key(self, name: str) -> str:
-        prefix = self._place.prefix.strip("/")
+        prefix = self._location.prefix.strip("/")
         return f"{prefix}/{name}" if prefix else name
 
     def _error(self, error: Exception) -> StoreError:
         """What the store says, in the words of StoreError."""
-        where = self._place.endpoint or f"Amazon's S3 in {self._place.region}"
+        where = self._location.endpoint or f"Amazon's S3 in {self._location.region}"
         if isinstance(error, SSLError):
             return StoreUnreachable(
                 f"{where}: TLS failed: {error}. Give the certificates that vouch for it as ca.crt in the credentials' "
@@ -175,22 +175,22 @@ class Bucket:
 
     def _refusal(self, error: ClientError, where: str) -> StoreError:
         """Return what an error code of the store means."""
-        place, code, said = self._place, _code(error), error.response.get("Error", {}).get("Message") or ""
-        told = f"{where} says {code}: {said.rstrip('.')}." if said else f"{where} says {code}."
+        location, code, detail = self._location, _code(error), error.response.get("Error", {}).get("Message") or ""
+        message = f"{where} says {code}: {detail.rstrip('.')}." if detail else f"{where} says {code}."
         if code == "NoSuchBucket":
-            return BucketMissing(f"There is no bucket {place.bucket} at {where}. Make it, or name another.")
+            return BucketMissing(f"There is no bucket {location.bucket} at {where}. Make it, or name another.")
         if code in _OTHER_REGION:
-            return BucketMissing(f"{told} The bucket is not in region {place.region}: mend region or endpoint.")
+            return BucketMissing(f"{message} The bucket is not in region {location.region}: mend region or endpoint.")
         if code in ("NoSuchKey", "404"):
             return SnapshotMissing(f"There is no such file in {self}. Name one that is there.")
         if code in _DENIED:
             return AccessDenied(
-                f"{told} Bucket {place.bucket} must let this key list, get, put and delete objects and abort uploads; "
+                f"{message} Bucket {location.bucket} must let this key list, get, put and delete objects and abort uploads; "
                 "mend the key in the credentials' Secret, or its rights."
             )
         if code in _FULL:
-            return StoreFull(f"{told} Make room in bucket {place.bucket}, or raise its quota.")
-        return StoreRefused(told)
+            return StoreFull(f"{message} Make room in bucket {location.bucket}, or raise its quota.")
+        return StoreRefused(message)
 
 
 _NO_ANSWER = (BotoCoreError, aiohttp.ClientError, OSError)
@@ -221,12 +221,12 @@ class _Upload:
         self._id = ""
         self._begun: asyncio.Task[Any] | None = None
         self._parts: list[asyncio.Task[dict[str, Any]]] = []
-        self._room = asyncio.Semaphore(_MAX_PARTS_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_PARTS_AT_ONCE)
 
     async def abort_earlier(self) -> None:
         """Parts that a process left when it was killed are paid for until somebody aborts them."""
         try:
-            found = await self._bucket.ask("list_multipart_uploads", Prefix=self._key)
+            found = await self._bucket.request("list_multipart_uploads", Prefix=self._key)
         except (AccessDenied, StoreRefused):  # a right of its own, and not every store has it: all else works without
             return
         for upload in found.get("Uploads") or ():
@@ -238,7 +238,7 @@ class _Upload:
             self._first = block
             return
         if not self._id:
-            self._begun = asyncio.create_task(self._bucket.ask("create_multipart_upload", Key=self._key))
+            self._begun = asyncio.create_task(self._bucket.request("create_multipart_upload", Key=self._key))
             self._id = (await asyncio.shield(self._begun))["UploadId"]  # who gives up meanwhile learns it, too
             first, self._first = self._first or b"", None
             await self._send(first)
@@ -247,10 +247,10 @@ class _Upload:
     async def keep(self) -> None:
         if not self._id:
             body = self._first or b""
-            await self._bucket.ask("put_object", Key=self._key, Body=body, ContentMD5=_md5(body))
+            await self._bucket.request("put_object", Key=self._key, Body=body, ContentMD5=_md5(body))
             return
         parts = await asyncio.gather(*self._parts)
-        await self._bucket.ask(
+        await self._bucket.request(
             "complete_multipart_upload", Key=self._key, UploadId=self._id, MultipartUpload={"Parts": parts}
         )
         self._id, self._begun = "", None
@@ -269,7 +269,7 @@ class _Upload:
                 await self._abort(self._id)
 
     async def _send(self, block: bytes) -> None:
-        await self._room.acquire()
+        await self._slots.acquire()
         for part in self._parts:
             if part.done():
                 part.result()  # a part that failed ends all
@@ -277,16 +277,16 @@ class _Upload:
 
     async def _part(self, number: int, block: bytes) -> dict[str, Any]:
         try:
-            answer = await self._bucket.ask(
+            answer = await self._bucket.request(
                 "upload_part", Key=self._key, UploadId=self._id, PartNumber=number, Body=block, ContentMD5=_md5(block)
             )
         finally:
-            self._room.release()
+            self._slots.release()
         return {"PartNumber": number, "ETag": answer["ETag"]}
 
     async def _abort(self, upload: str) -> None:
         try:
-            await self._bucket.ask("abort_multipart_upload", Key=self._key, UploadId=upload)
+            await self._bucket.request("abort_multipart_upload", Key=self._key, UploadId=upload)
         except StoreRefused as error:
             if "NoSuchUpload" not in str(error):
                 raise

@@ -76,8 +76,8 @@ async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | SecretProbl
     try:
         backup = EtcdBackup.parse(await kube.get(API.kind, resource.namespace, name))
     except NotFound:
-        said = f"there is no EtcdBackup {name} in this namespace. Name one, or the volume or s3 that the file is in."
-        return SecretProblem(BACKUP_MISSING, f"{at}: {said}")
+        message = f"there is no EtcdBackup {name} in this namespace. Name one, or the volume or s3 that the file is in."
+        return SecretProblem(BACKUP_MISSING, f"{at}: {message}")
     except InvalidSpec as wrong:
         return SecretProblem(BACKUP_INVALID, f"{at}: EtcdBackup {name} cannot be understood: {wrong}")
     store = locations.store_of(backup.spec.destination)

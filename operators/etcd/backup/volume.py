@@ -46,11 +46,11 @@ class Volume:
 
     async def blocks(self, name: str) -> AsyncIterator[bytes]:
         path = self._inside(name)
-        with _told(path):
+        with _translated_errors(path):
             file = await asyncio.to_thread(path.open, "rb", buffering=0)
         with file:
             while True:
-                with _told(path):
+                with _translated_errors(path):
                     block = await asyncio.to_thread(file.read, BLOCK_BYTES)
                 if not block:
                     return
@@ -61,7 +61,7 @@ class Volume:
 
     async def names(self, directory: str) -> list[str]:
         path = self._inside(directory)
-        with _told(path):
+        with _translated_errors(path):
             try:
                 found = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
             except FileNotFoundError:
@@ -70,7 +70,7 @@ class Volume:
 
     async def remove(self, name: str) -> None:
         path = self._inside(name)
-        with _told(path):
+        with _translated_errors(path):
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def aclose(self) -> None:
@@ -79,7 +79,7 @@ class Volume:
     def _inside(self, name: str) -> Path:
         """The path of a name; one that leads out of the volume, by dots or by links, is none."""
         path = self._directory / name
-        with _told(path):
+        with _translated_errors(path):
             if not path.resolve().is_relative_to(self._root.resolve()):
                 raise AccessDenied(f"{name!r} leads out of the volume. Name a file inside.")
         return path
@@ -94,7 +94,7 @@ class _File:
         self._descriptor = -1
 
     def begin(self) -> None:
-        with _told(self._path):
+        with _translated_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
 
@@ -114,12 +114,12 @@ class _File:
 
     def _write(self, block: bytes) -> None:
         rest = memoryview(block)
-        with _told(self._path):
+        with _translated_errors(self._path):
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
 
     def _keep(self) -> None:
-        with _told(self._path):
+        with _translated_errors(self._path):
             os.fsync(self._descriptor)
             self._partial.rename(self._path)
             sync_directory(self._path.parent)
@@ -131,7 +131,7 @@ def read_piece(path: Path, offset: int, size: int) -> bytes:
     Raises:
         StoreError: it cannot be read.
     """
-    with _told(path), path.open("rb", buffering=0) as file:
+    with _translated_errors(path), path.open("rb", buffering=0) as file:
         file.seek(offset)
         return file.read(size)
 
@@ -146,7 +146,7 @@ def sync_directory(path: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translated_errors(path: Path) -> Iterator[None]:
     """What the system says, in the words of StoreError."""
     try:
         yield

@@ -71,11 +71,11 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
         BackupError: nothing was kept; the text says why.
         EtcdError: the member did not answer, or no more.
     """
-    said = await server.status()
-    if said.leader:
+    status = await server.status()
+    if status.leader:
         await server.members()  # it first hears of all that was agreed on: what was acknowledged before is in there
-    cluster_id = f"{said.cluster_id:016x}"
-    if order.cluster_id and said.cluster_id and cluster_id != order.cluster_id:
+    cluster_id = f"{status.cluster_id:016x}"
+    if order.cluster_id and status.cluster_id and cluster_id != order.cluster_id:
         raise ForeignCluster(
             f"{order.member} is of cluster {cluster_id}, not of {order.cluster_id}: nothing was kept. Is its address "
             "another cluster's?"
@@ -83,7 +83,7 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
     taken, checksum = datetime.now(UTC), Checksum()
     async with store.draft(order.file) as draft:
         async with contextlib.aclosing(_ahead(_joined(server.snapshot()))) as blocks:
-            async for block in _told(_checked(blocks, checksum), said.db_size):
+            async for block in _logged(_checked(blocks, checksum), status.db_size):
                 await draft.write(block)
         digest = checksum.verify()
         await draft.keep()
@@ -94,7 +94,7 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
         sha256=digest,
         revision=found.revision,
         version=found.version,
-        cluster_id=cluster_id if said.cluster_id else order.cluster_id,
+        cluster_id=cluster_id if status.cluster_id else order.cluster_id,
         member=order.member,
         taken=taken.strftime("%Y-%m-%dT%H:%M:%SZ"),
         cluster=f"{order.namespace}/{order.cluster}",
@@ -168,7 +168,7 @@ async def fetch(store: SnapshotStore, name: str, home: Path, newest: str) -> Rec
     checksum = Checksum()
     async with Volume(scratch).draft(SNAPSHOT) as draft:
         async with contextlib.aclosing(_ahead(store.blocks(name))) as blocks:
-            async for block in _told(_checked(blocks, checksum), record.size if record else 0):
+            async for block in _logged(_checked(blocks, checksum), record.size if record else 0):
                 await draft.write(block)
         try:
             digest = checksum.verify()
@@ -325,20 +325,20 @@ async def _checked(blocks: AsyncIterator[bytes], checksum: Checksum) -> AsyncIte
         yield block
 
 
-async def _told(blocks: AsyncIterator[bytes], total: int) -> AsyncIterator[bytes]:
+async def _logged(blocks: AsyncIterator[bytes], total: int) -> AsyncIterator[bytes]:
     """The same blocks, with a line in the log now and then.
 
     Args:
         total: bytes that are expected, about; 0 if nobody knows.
     """
-    begun = told = time.monotonic()
+    begun = logged_at = time.monotonic()
     passed = 0
     async for block in blocks:
         yield block
         passed += len(block)
         now = time.monotonic()
-        if now - told >= LOG_INTERVAL_SECONDS:
-            told = now
+        if now - logged_at >= LOG_INTERVAL_SECONDS:
+            logged_at = now
             share = f" of about {total >> 20} MiB ({min(99, 100 * passed // total)} %)" if total else ""
             log.info("%d MiB%s, %.1f MiB/s.", passed >> 20, share, passed / (now - begun) / (1 << 20))
 

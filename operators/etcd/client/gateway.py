@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from operators.etcd.client import responses
 from operators.etcd.client.errors import Denied, NoLeader, Refused, Unauthenticated, Unreachable, Unsupported
-from operators.etcd.client.http import QUESTION_TIMEOUT_SECONDS, Wire
+from operators.etcd.client.http import REQUEST_TIMEOUT_SECONDS, Wire
 from operators.etcd.client.server import (
     Access,
     Alarm,
@@ -88,18 +88,18 @@ class Gateway:
         self._version = ""
 
     async def status(self) -> EndpointStatus:
-        found = await self._ask("maintenance/status", responses.status)
+        found = await self._request("maintenance/status", responses.status)
         self._version = found.version
         return found
 
     async def members(self) -> Members:
         version = self._version or (await self._versions())["etcdserver"]
         if version.startswith("3.4."):  # it lists what it knows itself: so let it first hear what the others know
-            await self._ask("kv/range", dict, key=_NOTHING, limit="1", keys_only=True)
-        return await self._ask("cluster/member/list", responses.members, linearizable=True)
+            await self._request("kv/range", dict, key=_NOTHING, limit="1", keys_only=True)
+        return await self._request("cluster/member/list", responses.members, linearizable=True)
 
     async def remembered_members(self) -> Members:
-        return await self._ask("cluster/member/list", responses.members, linearizable=False)
+        return await self._request("cluster/member/list", responses.members, linearizable=False)
 
     async def progress(self) -> RaftProgress:
         return await self._wire.metrics(responses.progress)
@@ -108,7 +108,9 @@ class Gateway:
         if revision < 2:  # nothing was before the first
             return True
         try:
-            await self._ask("kv/range", dict, key=_NOTHING, limit="1", serializable=True, revision=str(revision - 1))
+            await self._request(
+                "kv/range", dict, key=_NOTHING, limit="1", serializable=True, revision=str(revision - 1)
+            )
         except Refused as error:
             if _COMPACTED in str(error):
                 return True
@@ -116,42 +118,42 @@ class Gateway:
         return False
 
     async def alarms(self) -> tuple[Alarm, ...]:
-        return await self._ask("maintenance/alarm", responses.alarms, action="GET")
+        return await self._request("maintenance/alarm", responses.alarms, action="GET")
 
     async def cluster_version(self) -> str:
         version = (await self._versions())["etcdcluster"]
         return "" if version == "not_decided" else version
 
     async def add_learner(self, peer_url: str) -> Member:
-        return await self._ask(
+        return await self._request(
             "cluster/member/add", responses.added, CHANGE_TIMEOUT_SECONDS, peerURLs=[peer_url], isLearner=True
         )
 
     async def promote(self, member_id: int) -> None:
-        await self._ask("cluster/member/promote", dict, CHANGE_TIMEOUT_SECONDS, ID=str(member_id))
+        await self._request("cluster/member/promote", dict, CHANGE_TIMEOUT_SECONDS, ID=str(member_id))
 
     async def remove(self, member_id: int) -> None:
-        await self._ask("cluster/member/remove", dict, CHANGE_TIMEOUT_SECONDS, ID=str(member_id))
+        await self._request("cluster/member/remove", dict, CHANGE_TIMEOUT_SECONDS, ID=str(member_id))
 
     async def move_leader(self, to: int) -> None:
-        await self._ask("maintenance/transfer-leadership", dict, CHANGE_TIMEOUT_SECONDS, targetID=str(to))
+        await self._request("maintenance/transfer-leadership", dict, CHANGE_TIMEOUT_SECONDS, targetID=str(to))
 
     async def disarm(self, alarm: Alarm) -> None:
         body = {"action": "DEACTIVATE", "memberID": str(alarm.member_id), "alarm": alarm.kind}
-        await self._ask("maintenance/alarm", dict, CHANGE_TIMEOUT_SECONDS, **body)
+        await self._request("maintenance/alarm", dict, CHANGE_TIMEOUT_SECONDS, **body)
 
     async def compact(self, revision: int) -> None:
-        with _harmless(_COMPACTED):
-            await self._ask("kv/compaction", dict, LONG_TIMEOUT_SECONDS, revision=str(revision), physical=True)
+        with _tolerate(_COMPACTED):
+            await self._request("kv/compaction", dict, LONG_TIMEOUT_SECONDS, revision=str(revision), physical=True)
 
     async def defragment(self) -> None:
-        await self._ask("maintenance/defragment", dict, LONG_TIMEOUT_SECONDS)
+        await self._request("maintenance/defragment", dict, LONG_TIMEOUT_SECONDS)
 
     async def hash_kv(self, revision: int = 0) -> HashKV:
         def read(answer: Any) -> HashKV:
             return responses.hash_kv(answer, revision)
 
-        return await self._ask("maintenance/hashkv", read, LONG_TIMEOUT_SECONDS, revision=str(revision))
+        return await self._request("maintenance/hashkv", read, LONG_TIMEOUT_SECONDS, revision=str(revision))
 
     async def snapshot(self) -> AsyncGenerator[bytes, None]:
         token = _tokens.get(self._key)
@@ -159,14 +161,14 @@ class Gateway:
             async for piece in self._pieces(token):
                 yield piece
         except Unauthenticated:  # it is said before the first piece
-            token = await self._another(token)
+            token = await self._new_token(token)
             async for piece in self._pieces(token):
                 yield piece
 
     async def auth_enabled(self) -> bool:
         try:
             try:
-                return await self._ask("auth/status", lambda answer: bool(answer.get("enabled", False)))
+                return await self._request("auth/status", lambda answer: bool(answer.get("enabled", False)))
             except Unsupported:  # 3.4: what it answers to nobody tells it
                 return bool(await self._token("", ""))
         except Denied:  # only who asks for users turns anybody away
@@ -176,19 +178,19 @@ class Gateway:
         _tokens.put(self._key, await self._token(self._access.user, self._access.password))
 
     async def enable_auth(self, user: str, password: str) -> None:
-        with _harmless("user name not found"):
-            await self._ask("auth/user/delete", dict, CHANGE_TIMEOUT_SECONDS, name=user)
-        with _harmless("role name already exists"):
-            await self._ask("auth/role/add", dict, CHANGE_TIMEOUT_SECONDS, name=_ROOT)
-        await self._ask("auth/user/add", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
-        await self._ask("auth/user/grant", dict, CHANGE_TIMEOUT_SECONDS, user=user, role=_ROOT)
-        await self._ask("auth/enable", dict, CHANGE_TIMEOUT_SECONDS)
+        with _tolerate("user name not found"):
+            await self._request("auth/user/delete", dict, CHANGE_TIMEOUT_SECONDS, name=user)
+        with _tolerate("role name already exists"):
+            await self._request("auth/role/add", dict, CHANGE_TIMEOUT_SECONDS, name=_ROOT)
+        await self._request("auth/user/add", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
+        await self._request("auth/user/grant", dict, CHANGE_TIMEOUT_SECONDS, user=user, role=_ROOT)
+        await self._request("auth/enable", dict, CHANGE_TIMEOUT_SECONDS)
 
     async def disable_auth(self) -> None:
-        await self._ask("auth/disable", dict, CHANGE_TIMEOUT_SECONDS)
+        await self._request("auth/disable", dict, CHANGE_TIMEOUT_SECONDS)
 
     async def change_password(self, user: str, password: str) -> None:
-        await self._ask("auth/user/changepw", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
+        await self._request("auth/user/changepw", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
 
     async def aclose(self) -> None:
         await self._wire.aclose()
@@ -203,28 +205,30 @@ class Gateway:
         async for line in self._wire.lines(path, token=token):
             try:
                 piece, left = responses.piece(line)
-            except responses.ODD:
+            except responses.MALFORMED:
                 raise self._wire.refused(path, line) from None
             sent, last = sent + len(piece), len(piece)
             yield piece
         if left or last != _HASH_BYTES:
-            raise Unreachable(f"{self._wire.who} ended its snapshot after {sent} bytes, before its end: take it again.")
+            raise Unreachable(
+                f"{self._wire.label} ended its snapshot after {sent} bytes, before its end: take it again."
+            )
 
-    async def _ask(
-        self, path: str, read: Callable[[Any], Answer], within: float = QUESTION_TIMEOUT_SECONDS, **body: Any
+    async def _request(
+        self, path: str, read: Callable[[Any], Answer], within: float = REQUEST_TIMEOUT_SECONDS, **body: Any
     ) -> Answer:
         """Put a question or a change. What is refused for want of a token was not done: it is put again, with one."""
         token = _tokens.get(self._key)
         try:
             return await self._wire.post(path, body, read, token=token, within=within)
         except Unauthenticated:
-            token = await self._another(token)
+            token = await self._new_token(token)
         return await self._wire.post(path, body, read, token=token, within=within)
 
-    async def _another(self, refused: str) -> str:
+    async def _new_token(self, refused: str) -> str:
         """A token in place of one that was refused."""
         if not self._access.user:
-            raise Unauthenticated(f"{self._wire.who} asks for a user and a password, and none are given.") from None
+            raise Unauthenticated(f"{self._wire.label} asks for a user and a password, and none are given.") from None
         known = _tokens.get(self._key)
         if known and known != refused:  # another question brought it meanwhile
             return known
@@ -232,14 +236,14 @@ class Gateway:
         try:
             token = await self._token(self._access.user, self._access.password)
         except Unreachable:  # a moment ago it did answer
-            raise NoLeader(f"{self._wire.who} gives no token to {self._access.user}: it has no quorum.") from None
+            raise NoLeader(f"{self._wire.label} gives no token to {self._access.user}: it has no quorum.") from None
         _tokens.put(self._key, token)
         return token
 
     async def _token(self, user: str, password: str) -> str:
         """A new token; empty where nobody is asked for one."""
         body = {"name": user, "password": password}
-        with _harmless("authentication is not enabled"):
+        with _tolerate("authentication is not enabled"):
             return await self._wire.post("auth/authenticate", body, lambda answer: str(answer["token"]))
         return ""
 
@@ -248,7 +252,7 @@ _COMPACTED = "revision has been compacted"
 
 
 @contextmanager
-def _harmless(words: str) -> Iterator[None]:
+def _tolerate(words: str) -> Iterator[None]:
     """Pass over a refusal that says these words."""
     try:
         yield

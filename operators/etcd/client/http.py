@@ -17,7 +17,7 @@ from operators.etcd.client.server import Access, Endpoint
 from shared.observability import tracing
 from shared.pki import verify
 
-QUESTION_TIMEOUT_SECONDS = 5.0
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Seconds until a question counts as not answered."""
 
 STREAM_PAUSE_SECONDS = 60.0
@@ -41,7 +41,7 @@ class Wire:
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
-        self.who = f"{endpoint.name} ({address}:{endpoint.port})"
+        self.label = f"{endpoint.name} ({address}:{endpoint.port})"
         self._url = f"{'https' if access.authority else 'http'}://{address}:{endpoint.port}"
         self._metrics = f"http://{address}:{endpoint.metrics}/metrics"
         self._host = endpoint.host
@@ -55,7 +55,7 @@ class Wire:
         read: Callable[[Any], Answer],
         *,
         token: str = "",
-        within: float = QUESTION_TIMEOUT_SECONDS,
+        within: float = REQUEST_TIMEOUT_SECONDS,
     ) -> Answer:
         """Ask, and read the answer.
 
@@ -65,38 +65,36 @@ class Wire:
         """
         whole = aiohttp.ClientTimeout(total=within)
         with self._traced(path):
-            async with self._sent(f"{self._url}/v3/{path}", path, whole, body, token) as answer:
-                return self._understood(path, _json(read), await answer.read())
+            async with self._response(f"{self._url}/v3/{path}", path, whole, body, token) as answer:
+                return self._parsed(path, _json(read), await answer.read())
 
     async def get(self, path: str, read: Callable[[Any], Answer]) -> Answer:
         """What everybody is told."""
-        whole = aiohttp.ClientTimeout(total=QUESTION_TIMEOUT_SECONDS)
+        whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced(path):
-            async with self._sent(f"{self._url}/{path}", path, whole) as answer:
-                return self._understood(path, _json(read), await answer.read())
+            async with self._response(f"{self._url}/{path}", path, whole) as answer:
+                return self._parsed(path, _json(read), await answer.read())
 
     async def metrics(self, read: Callable[[str], Answer]) -> Answer:
         """What Prometheus is told."""
-        whole = aiohttp.ClientTimeout(total=QUESTION_TIMEOUT_SECONDS)
+        whole = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         with self._traced("metrics"):
-            async with self._sent(self._metrics, "metrics", whole) as answer:
-                return self._understood("metrics", lambda text: read(text.decode()), await answer.read())
+            async with self._response(self._metrics, "metrics", whole) as answer:
+                return self._parsed("metrics", lambda text: read(text.decode()), await answer.read())
 
     async def lines(self, path: str, *, token: str = "") -> AsyncIterator[bytes]:
         """A stream's answers, one a line."""
-        pauses = aiohttp.ClientTimeout(
-            total=None, sock_connect=QUESTION_TIMEOUT_SECONDS, sock_read=STREAM_PAUSE_SECONDS
-        )
-        async with self._sent(f"{self._url}/v3/{path}", path, pauses, {}, token) as answer:
+        pauses = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=STREAM_PAUSE_SECONDS)
+        async with self._response(f"{self._url}/v3/{path}", path, pauses, {}, token) as answer:
             async for line in answer.content:
                 yield line
 
     def refused(self, path: str, body: bytes) -> EtcdError:
         """What an answer says that is no success."""
-        kind, said = responses.refusal(body)
+        kind, text = responses.refusal(body)
         if kind is Unreachable:
-            return kind(f"{self.who} gives no answer of etcd's to {path}: {said}.")
-        return kind(f"{self.who} refuses {path}: {said}.")
+            return kind(f"{self.label} gives no answer of etcd's to {path}: {text}.")
+        return kind(f"{self.label} refuses {path}: {text}.")
 
     async def aclose(self) -> None:
         session, self._session = self._session, None
@@ -104,10 +102,10 @@ class Wire:
             await session.close()
 
     def _traced(self, path: str) -> AbstractContextManager[object]:
-        return tracing.span(f"etcd {path}", server=self.who)
+        return tracing.span(f"etcd {path}", server=self.label)
 
     @asynccontextmanager
-    async def _sent(
+    async def _response(
         self,
         url: str,
         path: str,
@@ -116,7 +114,7 @@ class Wire:
         token: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that is a success, to be read."""
-        with self._told(path, timeout):
+        with self._translated_errors(path, timeout):
             async with self._open().request(
                 "GET" if body is None else "POST",
                 url,
@@ -139,36 +137,36 @@ class Wire:
             )
         return self._session
 
-    def _understood(self, path: str, read: Callable[[bytes], Answer], text: bytes) -> Answer:
+    def _parsed(self, path: str, read: Callable[[bytes], Answer], text: bytes) -> Answer:
         try:
             return read(text)
-        except responses.ODD:
+        except responses.MALFORMED:
             shown = text[:200].decode(errors="replace")
-            raise Unreachable(f"{self.who} answers {path} with what is not etcd's: {shown!r}.") from None
+            raise Unreachable(f"{self.label} answers {path} with what is not etcd's: {shown!r}.") from None
 
     @contextmanager
-    def _told(self, path: str, timeout: aiohttp.ClientTimeout) -> Iterator[None]:
+    def _translated_errors(self, path: str, timeout: aiohttp.ClientTimeout) -> Iterator[None]:
         try:
             yield
         except TimeoutError:
             within = timeout.total or STREAM_PAUSE_SECONDS
             why = f" gave no answer to {path} within {within:g} s: it is busy, out of reach, or without a quorum."
         except (aiohttp.ClientError, OSError) as error:
-            why = _cause(path, error, tls_wanted=bool(self._access.authority))
+            why = _cause(path, error, uses_tls=bool(self._access.authority))
         except LineTooLong:
             why = f" answers {path} with what is not etcd's: a line of over {MAX_LINE_BYTES} bytes."
         except ValueError as error:  # of tls.trust
             why = f" cannot be asked for {path}: {error}."
         else:
             return
-        raise Unreachable(self.who + why) from None
+        raise Unreachable(self.label + why) from None
 
 
 def _json(read: Callable[[Any], Answer]) -> Callable[[bytes], Answer]:
     return lambda text: read(json.loads(text))
 
 
-def _cause(path: str, error: BaseException, *, tls_wanted: bool) -> str:
+def _cause(path: str, error: BaseException, *, uses_tls: bool) -> str:
     """What happened to a connection, to follow the member's name."""
     if (failed := verify.failure(error)) is not None:
         return f": {verify.cause(failed)}"
@@ -179,5 +177,5 @@ def _cause(path: str, error: BaseException, *, tls_wanted: bool) -> str:
             return " refuses connections: nothing listens there."
         if not isinstance(error.os_error, ConnectionError):
             return f" cannot be reached: {error.os_error.strerror or error.os_error}."
-    perhaps = "it wants a client certificate, or speaks no TLS" if tls_wanted else "it stopped, or expects TLS"
+    perhaps = "it wants a client certificate, or speaks no TLS" if uses_tls else "it stopped, or expects TLS"
     return f" ended the connection without an answer to {path}: {perhaps}."

@@ -29,7 +29,7 @@ from operators.etcd.client.errors import (
 )
 from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, RaftProgress
 
-ODD = (LookupError, TypeError, ValueError, AttributeError)
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 _MEANINGS: tuple[tuple[str, type[EtcdError]], ...] = (
     ("unhealthy cluster", Unhealthy),
@@ -78,17 +78,17 @@ _HINTS = (
 
 def refusal(body: bytes) -> tuple[type[EtcdError], str]:
     """What an answer means whose HTTP status is not 200, and a clause that tells it."""
-    text = _said(body)
+    text = _error_text(body)
     hint = next((hint for words, hint in _HINTS if words in text), "")
     shown = f"{text} ({hint})" if hint else text
     if known := next((kind for words, kind in _MEANINGS if words in text), None):
         return known, shown
     if any(text.startswith(words) for words in _UNKNOWN_HERE):
         return Unsupported, shown
-    return (Refused if _is_servers(body) else Unreachable), shown or "nothing"
+    return (Refused if _is_from_etcd(body) else Unreachable), shown or "nothing"
 
 
-def _is_servers(body: bytes) -> bool:
+def _is_from_etcd(body: bytes) -> bool:
     """Whether etcd said it, and not its gateway, which did not reach the server behind it; nor somebody else."""
     try:
         return bool(json.loads(body).get("code") != _UNAVAILABLE)
@@ -96,7 +96,7 @@ def _is_servers(body: bytes) -> bool:
         return False
 
 
-def _said(body: bytes) -> str:
+def _error_text(body: bytes) -> str:
     """The sentence in an error: `message` from 3.6 on, before `error`, too; in a stream it is one deeper."""
     text = body.decode(errors="replace").strip()
     try:
@@ -105,8 +105,8 @@ def _said(body: bytes) -> str:
             found = found.get("message") or found["error"]
     except (ValueError, LookupError):
         found = text
-    said = " ".join(str(found).split())
-    return said if len(said) <= 300 else f"{said[:300]}…"
+    shown = " ".join(str(found).split())
+    return shown if len(shown) <= 300 else f"{shown[:300]}…"
 
 
 def status(answer: Any) -> EndpointStatus:
@@ -173,9 +173,9 @@ def alarms(answer: Any) -> tuple[Alarm, ...]:
     return tuple(Alarm(_number(alarm, "memberID"), str(alarm["alarm"])) for alarm in answer.get("alarms", ()))
 
 
-def hash_kv(answer: Any, asked: int) -> HashKV:
+def hash_kv(answer: Any, requested: int) -> HashKV:
     """Of /v3/maintenance/hashkv; only 3.6 says itself up to which revision it hashed."""
-    upto = _number(answer, "hash_revision") or asked or _number(answer["header"], "revision")
+    upto = _number(answer, "hash_revision") or requested or _number(answer["header"], "revision")
     return HashKV(_number(answer, "hash"), upto, _number(answer, "compact_revision"))
 
 

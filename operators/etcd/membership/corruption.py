@@ -35,8 +35,8 @@ def suspected(seen: Observed) -> bool:
     """Whether etcd complains of differing data: only then are members asked for hashes, which reads all their keys."""
     if seen.is_corrupt:
         return True
-    errors = (error for place in seen.answering if place.status for error in place.status.errors)
-    return any(CORRUPT in error for error in errors) or any(ended_over_peers(place) for place in seen.places)
+    errors = (error for instance in seen.answering if instance.status for error in instance.status.errors)
+    return any(CORRUPT in error for error in errors) or any(ended_over_peers(instance) for instance in seen.instances)
 
 
 def agreed_hash(seen: Observed) -> HashKV | None:
@@ -54,27 +54,27 @@ def differs(seen: Observed, member: Member, agreed: HashKV) -> bool:
     """
     if member.learner:
         return any(alarm.kind == CORRUPT and alarm.member_id == member.id for alarm in seen.alarms)
-    said = seen.hashes.get(member.id)
-    if said is None:
-        place = seen.place_of(member)
-        return place is not None and place.status is None and ended_over_peers(place)
-    return said != agreed and (said.revision, said.compacted) == (agreed.revision, agreed.compacted)
+    hash_kv = seen.hashes.get(member.id)
+    if hash_kv is None:
+        instance = seen.instance_of(member)
+        return instance is not None and instance.status is None and ended_over_peers(instance)
+    return hash_kv != agreed and (hash_kv.revision, hash_kv.compacted) == (agreed.revision, agreed.compacted)
 
 
 def contradictory(seen: Observed) -> bool:
     """Whether two members have another hash of the same."""
     found = set(seen.hashes.values())
-    return len({(said.revision, said.compacted) for said in found}) < len(found)
+    return len({(hash_kv.revision, hash_kv.compacted) for hash_kv in found}) < len(found)
 
 
-def ended_over_peers(place: Instance) -> bool:
+def ended_over_peers(instance: Instance) -> bool:
     """Whether the member there does not start, for its data differs from its peers'."""
-    if place.member is None or place.pod_obj is None or place.ready:
+    if instance.member is None or instance.pod_obj is None or instance.ready:
         return False
-    return any(INCONSISTENT in words for words in _last_words(place.pod_obj))
+    return any(INCONSISTENT in message for message in _termination_messages(instance.pod_obj))
 
 
-def _last_words(pod: Obj) -> list[str]:
+def _termination_messages(pod: Obj) -> list[str]:
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [
         (container.get(state) or {}).get("terminated") for container in containers for state in ("state", "lastState")

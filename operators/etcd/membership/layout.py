@@ -30,10 +30,10 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
     exists is taken away, and nobody may begin or join.
     """
     if seen.members is not None:
-        numbers = [place.number for place in seen.places if place.member]
+        numbers = [instance.number for instance in seen.instances if instance.member]
         learner = seen.learner
-        place = seen.place_of(learner) if learner and not learner.name else None
-        begins = Closed() if place is None else Joining(place.number, seen.members)
+        instance = seen.instance_of(learner) if learner and not learner.name else None
+        begins = Closed() if instance is None else Joining(instance.number, seen.members)
         return Layout(1 + max(numbers, default=-1) or _replicas(seen), begins)
     if seen.stateful_set is not None:
         return Layout(_replicas(seen), Closed() if begun(resource, seen) else _beginning(resource))
@@ -42,7 +42,9 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
     known = [
         number for member in resource.recorded_members if (number := names.number_of(resource, member.name)) is not None
     ]
-    return Layout(1 + max([*known, *(place.number for place in seen.places if place.volume)], default=0), Closed())
+    return Layout(
+        1 + max([*known, *(instance.number for instance in seen.instances if instance.volume)], default=0), Closed()
+    )
 
 
 def begun(resource: EtcdCluster, seen: Observed) -> bool:
@@ -55,7 +57,7 @@ def begun(resource: EtcdCluster, seen: Observed) -> bool:
         return True
     if seen.stateful_set is not None and bootstrap.of(seen.stateful_set["spec"]["template"])[0] != "new":
         return resource.spec.restore is None
-    return any(place.volume and place.number > 0 for place in seen.places)
+    return any(instance.volume and instance.number > 0 for instance in seen.instances)
 
 
 def _beginning(resource: EtcdCluster) -> Start:
@@ -67,13 +69,13 @@ def _replicas(seen: Observed) -> int:
     return int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 1
 
 
-def recorded_disk(seen: Observed, place: Instance) -> str:
+def recorded_disk(seen: Observed, instance: Instance) -> str:
     """UID of the disk to write down for a place: on it, and on no other, its member's data is.
 
     It is what a member was last seen healthy on; of a learner that has yet to start, what it will start on. So a disk
     that may hold data is always written down, and that of a former member stays so until it is gone.
     """
-    if place.member is None:
-        return place.recorded if place.vacated else ""
-    awaited = place.member.learner and not place.member.name
-    return (place.disk if awaited or seen.healthy(place) else "") or place.recorded
+    if instance.member is None:
+        return instance.recorded if instance.vacated else ""
+    awaited = instance.member.learner and not instance.member.name
+    return (instance.disk if awaited or seen.healthy(instance) else "") or instance.recorded

@@ -50,8 +50,8 @@ def member_names(seen: Observed, members: tuple[Member, ...]) -> str:
     """Members as people know them."""
     found = []
     for member in members:
-        place = seen.place_of(member)
-        found.append(place.name if place else f"{member.name or 'a member'} at {', '.join(member.peer_urls)}")
+        instance = seen.instance_of(member)
+        found.append(instance.name if instance else f"{member.name or 'a member'} at {', '.join(member.peer_urls)}")
     return ", ".join(found)
 
 
@@ -68,10 +68,10 @@ def removal_refusal(seen: Observed, member: Member) -> str:
         return "no quorum of members answers"
     if member.learner:
         return ""
-    place = seen.place_of(member)
-    if seen.leader_id == member.id and place is not seen.leader:
+    instance = seen.instance_of(member)
+    if seen.leader_id == member.id and instance is not seen.leader:
         return "it leads, and cannot be reached to hand over"
-    healthy = member not in seen.down or (place is not None and place.ready)
+    healthy = member not in seen.down or (instance is not None and instance.ready)
     left = Quorum.of(seen).without(healthy=member not in seen.down)
     if left.voters == 0:
         return "it is the only voter"
@@ -81,22 +81,22 @@ def removal_refusal(seen: Observed, member: Member) -> str:
     return f"afterwards {left}" if left.spare < 0 else ""
 
 
-def restart_refusal(seen: Observed, place: Instance) -> str:
+def restart_refusal(seen: Observed, instance: Instance) -> str:
     """Why a pod must not be restarted now; empty if it may.
 
     One in which etcd does not even run can only win. Any other goes only while every other voter is healthy, even one
     that does not answer the operator, for it may still answer the others. Then a quorum remains while it is away, but
     of one or two voters, which nobody can restart without a pause.
     """
-    if not place.runs:
+    if not instance.runs:
         return ""
     if seen.members is None:
         return "no quorum of members answers"
-    if place.member is None or place.member.learner:
+    if instance.member is None or instance.member.learner:
         return ""
-    others = tuple(other for other in seen.down if other.id != place.member.id)
+    others = tuple(other for other in seen.down if other.id != instance.member.id)
     if others:
-        left = Quorum.of(seen).while_restarting(healthy=place.member not in seen.down)
+        left = Quorum.of(seen).while_restarting(healthy=instance.member not in seen.down)
         return f"{member_names(seen, others)} is down: meanwhile only {left}"
     return ""
 

@@ -50,20 +50,22 @@ def unreadable(resource: EtcdCluster, seen: Observed) -> str:
     needed = READS_NOTHING_BEFORE.get(resource.version.series)
     if needed is None or "after" not in known or known["series"] != f"{needed[0]}.{needed[1]}":
         return ""
-    waiting = [(place, left) for place in seen.places if (left := _left(place, known["sinceIndex"], needed)) > 0]
+    waiting = [
+        (instance, left) for instance in seen.instances if (left := _left(instance, known["sinceIndex"], needed)) > 0
+    ]
     if not waiting:
         return ""
-    place, left = max(waiting, key=lambda found: found[1])
+    instance, left = max(waiting, key=lambda found: found[1])
     return (
         f"{resource.version} cannot read what {known['after']} wrote into Raft's log, and a member reads that from its "
-        f"last Raft snapshot on: {place.name} makes its next one after {left} more changes. The upgrade goes on by "
+        f"last Raft snapshot on: {instance.name} makes its next one after {left} more changes. The upgrade goes on by "
         "itself then; for it to be sooner, give spec.snapshotCount, such as 100, for the meantime."
     )
 
 
-def _left(place: Instance, since: int, series: tuple[int, int]) -> int:
+def _left(instance: Instance, since: int, series: tuple[int, int]) -> int:
     """Entries until a member has made a snapshot since then; not above 0 where it has, or runs another series."""
-    said = place.status
-    if said is None or place.member is None or Version.parse(said.version).series != series:
+    status = instance.status
+    if status is None or instance.member is None or Version.parse(status.version).series != series:
         return 0
-    return since + (number_given(place.pod_obj, SNAPSHOT_COUNT) or ENTRIES_PER_SNAPSHOT) + 1 - said.raft_applied
+    return since + (number_given(instance.pod_obj, SNAPSHOT_COUNT) or ENTRIES_PER_SNAPSHOT) + 1 - status.raft_applied

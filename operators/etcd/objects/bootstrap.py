@@ -32,7 +32,7 @@ from shared.kubernetes.kinds import Obj
 SEED = 0
 """The place of the member that begins a cluster."""
 
-NOBODY = "_nobody"
+PLACEHOLDER_NAME = "_nobody"
 """A member's name that no pod can have: '_' is in no name of Kubernetes."""
 
 REFUSED = "couldn't find local name"
@@ -89,7 +89,7 @@ def environment() -> list[Obj]:
 
 def annotated(resource: EtcdCluster, start: Start) -> dict[str, str]:
     """What a pod may do with an empty disk."""
-    state, listed = "existing", [(NOBODY, names.peer_url(resource, SEED))]
+    state, listed = "existing", [(PLACEHOLDER_NAME, names.peer_url(resource, SEED))]
     match start:
         case New():
             state, listed = "new", [(names.member_name(resource, SEED), names.peer_url(resource, SEED))]

@@ -103,13 +103,13 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
         return
     member = resources.host(resource, resources.member_name(resource, 0))
     service = f"{resources.client_service_name(resource)}.{resource.namespace}.svc"
-    wanted: list[tuple[str, str, tuple[str, ...], bool]] = [
+    desired: list[tuple[str, str, tuple[str, ...], bool]] = [
         ("spec.tls.peer", resources.peer_secret(resource), (member,), True),
         ("spec.tls.client", resources.server_secret(resource), (member, service), tls.client.auth == "required"),
     ]
     if tls.mode == "certManager":
-        wanted.append(("spec.tls.client", resources.client_secret(resource), (), True))
-    for at, name, hosts, is_client in wanted:
+        desired.append(("spec.tls.client", resources.client_secret(resource), (), True))
+    for at, name, hosts, is_client in desired:
         is_ordered = tls.mode == "certManager"
         pair, _ = certificate_of(at, name, found[name], hosts=hosts, is_client=is_client, is_ordered=is_ordered)
         is_shown = name == resources.client_secret(resource) and is_client  # by the operator

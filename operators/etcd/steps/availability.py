@@ -31,11 +31,11 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
 
     The readiness probe needs a quorum, so these members are healthy: it is the operator that is cut off.
     """
-    ready = [place for place in seen.places if place.ready]
+    ready = [instance for instance in seen.instances if instance.ready]
     if seen.members is not None or not resource.recorded_cluster_id or seen.answering or not ready:
         return PASS
-    ready_names = ", ".join(place.name for place in ready)
-    error = next((place.error for place in ready if place.error), "")
+    ready_names = ", ".join(instance.name for instance in ready)
+    error = next((instance.error for instance in ready if instance.error), "")
     why = f": {error.rstrip('.')}" if error else ""
     message = (
         f"{ready_names}: ready, says Kubernetes, and yet no member answers the operator{why}. "
@@ -49,10 +49,10 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
     if complete(resource, seen):
         return PASS
     parts = [f"{_count(resource, seen)}.", _members_down(seen)]
-    failing = [place for place in seen.places if place.pod and place.pod.trouble and not place.ready]
+    failing = [instance for instance in seen.instances if instance.pod and instance.pod.trouble and not instance.ready]
     if seen.members is None:
-        parts += [f"{place.name} does not start: {place.pod.trouble}" for place in failing if place.pod]
-    unready = [place.name for place in seen.healthy_voters if not place.ready]
+        parts += [f"{instance.name} does not start: {instance.pod.trouble}" for instance in failing if instance.pod]
+    unready = [instance.name for instance in seen.healthy_voters if not instance.ready]
     if unready:
         parts.append(f"{', '.join(unready)}: a member, and not yet ready for clients.")
     current = _movement(resource, seen)
@@ -66,12 +66,12 @@ def await_members(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step
 
 def complete(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the cluster is what the spec asks for."""
-    members = [place for place in seen.places if place.member]
+    members = [instance for instance in seen.instances if instance.member]
     return (
         seen.members is not None
-        and [place.number for place in members] == list(range(resource.spec.size))
+        and [instance.number for instance in members] == list(range(resource.spec.size))
         and len(seen.healthy_voters) == len(seen.members) == resource.spec.size
-        and all(place.ready and not outdated(seen, place) for place in members)
+        and all(instance.ready and not outdated(seen, instance) for instance in members)
     )
 
 
@@ -100,7 +100,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
         return RECOVERING
     if before in ("", CREATING, RESTORING):
         return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING
-    if before == UPDATING or any(outdated(seen, place) for place in seen.places) or unreadable(resource, seen):
+    if before == UPDATING or any(outdated(seen, instance) for instance in seen.instances) or unreadable(resource, seen):
         return UPDATING
     resized = seen.members is not None and len(seen.members) != resource.spec.size
     if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED))):
@@ -110,17 +110,17 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
 
 def _members_down(seen: Observed) -> str:
     """The members that are down, each with what is known of why."""
-    down = ((member, seen.place_of(member)) for member in seen.down)
-    return " ".join(_why_down(place) if place else member_names(seen, (member,)) for member, place in down)
+    down = ((member, seen.instance_of(member)) for member in seen.down)
+    return " ".join(_why_down(instance) if instance else member_names(seen, (member,)) for member, instance in down)
 
 
-def _why_down(place: Instance) -> str:
-    if place.pod is None:
-        return f"{place.name} has no pod."
-    if place.pod.leaving:
-        return f"{place.name} is on the way out. {STUCK}"
-    if place.pod.trouble:
-        return f"{place.name} does not start: {place.pod.trouble}"
-    if place.status is None:
-        return f"{place.name} does not answer: {place.error}" if place.error else f"{place.name} starts."
-    return f"{place.name} knows no leader." if place.status.leader == 0 else f"{place.name} is catching up."
+def _why_down(instance: Instance) -> str:
+    if instance.pod is None:
+        return f"{instance.name} has no pod."
+    if instance.pod.leaving:
+        return f"{instance.name} is on the way out. {STUCK}"
+    if instance.pod.trouble:
+        return f"{instance.name} does not start: {instance.pod.trouble}"
+    if instance.status is None:
+        return f"{instance.name} does not answer: {instance.error}" if instance.error else f"{instance.name} starts."
+    return f"{instance.name} knows no leader." if instance.status.leader == 0 else f"{instance.name} is catching up."

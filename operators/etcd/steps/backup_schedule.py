@@ -34,11 +34,13 @@ _SECOND = timedelta(seconds=1)
 
 def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """The EtcdBackup that is due is made, unless one is under way; those that are no longer kept go."""
-    wanted = resource.spec.backup
-    if wanted is None or not resource.recorded_cluster_id:
+    desired = resource.spec.backup
+    if desired is None or not resource.recorded_cluster_id:
         return PASS
-    actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(seen.backup.scheduled, wanted.retention)]
-    due, following = _timetable(resource, wanted.schedule, now)
+    actions: list[Apply | Delete] = [
+        Delete(API.kind, obj) for obj in _surplus(seen.backup.scheduled, desired.retention)
+    ]
+    due, following = _timetable(resource, desired.schedule, now)
     if due is not None and not _is_made(resource, seen, due):
         if any(not _is_over(obj) for obj in seen.backup.scheduled):
             return Step(tuple(actions))  # its end is an event; then the last one due is made up for
@@ -47,7 +49,7 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
             API.kind,
             scheduled_name(resource.name, due),
             component=_COMPONENT,
-            spec={"clusterName": resource.name, "destination": as_object(wanted.destination)},
+            spec={"clusterName": resource.name, "destination": as_object(desired.destination)},
         )
         del made["metadata"]["ownerReferences"]
         made["metadata"]["labels"][SCHEDULED] = resource.uid
@@ -58,15 +60,15 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
 
 def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
     """status.backup: the last one that is complete, and the moment that counts next."""
-    wanted = resource.spec.backup
-    if wanted is None:
+    desired = resource.spec.backup
+    if desired is None:
         return None
     before: dict[str, Any] = resource.reported.get("backup") or {}
     found = {name: before.get(name) for name in ("lastTime", "lastName")}
     if complete := _by_name(seen.backup.scheduled, COMPLETE):
         last = complete[-1]
         found = {"lastTime": last["status"].get("completedAt"), "lastName": last["metadata"]["name"]}
-    due, following = _timetable(resource, wanted.schedule, now)
+    due, following = _timetable(resource, desired.schedule, now)
     is_owed = due is not None and not _is_made(resource, seen, due)
     if is_owed:
         found["nextTime"] = before.get("nextTime")
@@ -78,12 +80,12 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
 def failing(seen: Observed) -> str:
     """What is said of a cluster whose last snapshot by the clock failed, or cannot be taken; empty if all is well."""
     last = max(seen.backup.scheduled, key=_name, default=None)
-    said = accessors.condition(last, conditions.READY).get("message") if last else None
-    if last is None or not said:
+    message = accessors.condition(last, conditions.READY).get("message") if last else None
+    if last is None or not message:
         return ""
     if _is_over(last):
-        return f"Backup {_name(last)} failed: {said}" if _phase(last) == FAILED else ""
-    return f"Backup {_name(last)} waits: {said}" if _phase(last) == PENDING else ""
+        return f"Backup {_name(last)} failed: {message}" if _phase(last) == FAILED else ""
+    return f"Backup {_name(last)} waits: {message}" if _phase(last) == PENDING else ""
 
 
 def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[datetime | None, datetime | None]:

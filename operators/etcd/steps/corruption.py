@@ -37,10 +37,10 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Assessment, _now: dateti
         return _replace(resource, seen, corrupt, len(agreeing))
     if not seen.is_corrupt:
         return PASS
-    silent = tuple(member for member in seen.voters if member.id not in agreeing)
-    if silent:
-        them = quorum.member_names(seen, silent)
-        message = f"The alarm CORRUPT holds. All members that could be compared agree; {them} could not yet."
+    uncompared = tuple(member for member in seen.voters if member.id not in agreeing)
+    if uncompared:
+        names = quorum.member_names(seen, uncompared)
+        message = f"The alarm CORRUPT holds. All members that could be compared agree; {names} could not yet."
         return Step((), Progress.PROGRESSING, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
     calls = [Disarm(seen.endpoints, seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == CORRUPT]
     message = f"All {len(seen.voters)} voters hold the same data: the alarm CORRUPT is disarmed."
@@ -50,7 +50,7 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Assessment, _now: dateti
 def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agreeing: int) -> Step:
     """Remove one of them: one that does not even run first, and a leader only after it handed over."""
     member = min(corrupt, key=lambda member: (member not in seen.down, member.id))
-    place = seen.place_of(member)
+    instance = seen.instance_of(member)
     name = quorum.member_names(seen, (member,))
     others = len(seen.voters) - (not member.learner)
     found = f"The data of {name} differs from what {agreeing} of {len(seen.voters)} voters agree on"
@@ -60,10 +60,10 @@ def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agr
     if refusal:
         message = f"{found}. It is not replaced yet: {refusal}."
         return Step((), Progress.WAITING, CORRUPT_MEMBER_HELD, message, warning=True, requeue=RETRY_SECONDS)
-    if place is not None and place is seen.leader:
-        return member_changes.hand_over(resource, seen, place, REPLACING_CORRUPT_MEMBER, f"{found}, and it leads")
-    assert place is not None, "refuse_unknown_members waits for members that are not ours"
-    call = member_changes.remove(resource, seen, place)
+    if instance is not None and instance is seen.leader:
+        return member_changes.hand_over(resource, seen, instance, REPLACING_CORRUPT_MEMBER, f"{found}, and it leads")
+    assert instance is not None, "refuse_unknown_members waits for members that are not ours"
+    call = member_changes.remove(resource, seen, instance)
     message = f"{found}: it is removed, and joins again with an empty disk."
     return announced(resource.obj, Step((call,), Progress.WAITING, REPLACING_CORRUPT_MEMBER, message, warning=True))
 
@@ -73,8 +73,10 @@ def _unclear(seen: Observed) -> Step:
 
     If some contradict each other, nothing is touched any more. If some could not be compared yet, others may mend that.
     """
-    said = ", ".join(f"{quorum.member_names(seen, (member,))}: {_said(seen, member)}" for member in seen.voters)
-    found = f"Members may hold different data, and no majority of the {len(seen.voters)} voters agrees on one ({said})."
+    hashes = ", ".join(f"{quorum.member_names(seen, (member,))}: {_hash_text(seen, member)}" for member in seen.voters)
+    found = (
+        f"Members may hold different data, and no majority of the {len(seen.voters)} voters agrees on one ({hashes})."
+    )
     if not contradictory(seen):
         message = f"{found} They are compared once more of them answer."
         return Step((), Progress.PROGRESSING, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
@@ -85,9 +87,9 @@ def _unclear(seen: Observed) -> Step:
     return Step((), Progress.BLOCKED, CORRUPTION_UNCLEAR, message, warning=True, requeue=RETRY_SECONDS)
 
 
-def _said(seen: Observed, member: Member) -> str:
+def _hash_text(seen: Observed, member: Member) -> str:
     found = seen.hashes.get(member.id)
     if found is not None:
         return f"hash {found.hash:08x} at revision {found.revision}, compacted at {found.compacted}"
-    place = seen.place_of(member)
-    return "ends, for peers differ from it" if place and ended_over_peers(place) else "no answer"
+    instance = seen.instance_of(member)
+    return "ends, for peers differ from it" if instance and ended_over_peers(instance) else "no answer"

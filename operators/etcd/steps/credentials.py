@@ -35,44 +35,44 @@ def former(secrets: Secrets) -> Access | None:
     return dataclasses.replace(secrets.access, user=USER, password=secrets.previous_password)
 
 
-def require_entry(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The operator is let in: without that it knows nothing of the members, and nothing can be decided."""
     if not seen.denied:
         return PASS
     auth = resource.spec.auth
     if auth is None:
-        mend = (
+        fix = (
             "spec.auth is not given: somebody enabled authentication by hand. Give spec.auth.rootSecretName a Secret "
             "with root's password (and enabled: false, if nobody is to be asked), or disable it: etcdctl auth disable."
         )
     else:
         name = auth.root_secret_name
         tried = "Neither password nor previousPassword" if seen.secrets.previous_password else "Not the password"
-        mend = (
+        fix = (
             f"{tried} of Secret {name} is root's. Put root's present one into previousPassword of Secret {name}, "
             "beside the one that it is to have, or set it: etcdctl user passwd root."
         )
-    message = f"etcd does not let the operator in: {seen.denied} {mend} Members run on as they are."
+    message = f"etcd does not let the operator in: {seen.denied} {fix} Members run on as they are."
     return Step((), Progress.BLOCKED, DENIED, message, warning=True, requeue=RETRY_SECONDS)
 
 
-def keep_auth(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def ensure_auth(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
     """Everybody, or nobody, is asked for a user, as the spec says, and root's password is the Secret's."""
     auth = resource.spec.auth
     if auth is None or seen.members is None:
         return PASS
-    asked, access = seen.endpoints, seen.secrets.access
+    endpoints, access = seen.endpoints, seen.secrets.access
     password = content_of(seen.secrets.found.get(auth.root_secret_name)).get(PASSWORD_KEY, "")
     if seen.auth_enabled is None or (auth.enabled and not password):
         message = "Whether members ask for users could not be found out yet."
         return Step.progressing(CHECKING_AUTH, message, requeue=RETRY_SECONDS)
     if auth.enabled and not seen.auth_enabled:
         message = f"From now on everybody is asked for a user; {USER}'s password is in Secret {auth.root_secret_name}."
-        return Step.wait(ENABLING_AUTH, message, EnableAuth(asked, access, USER, password))
+        return Step.wait(ENABLING_AUTH, message, EnableAuth(endpoints, access, USER, password))
     if not auth.enabled and seen.auth_enabled:
         message = "spec.auth.enabled is false: nobody is asked for a user any more."
-        return Step.wait(DISABLING_AUTH, message, DisableAuth(asked, access))
+        return Step.wait(DISABLING_AUTH, message, DisableAuth(endpoints, access))
     if auth.enabled and seen.former_password:
         message = f"{USER} gets the password of Secret {auth.root_secret_name}; up to now it has the former one."
-        return Step.wait(CHANGING_PASSWORD, message, ChangePassword(asked, access, USER, password))
+        return Step.wait(CHANGING_PASSWORD, message, ChangePassword(endpoints, access, USER, password))
     return PASS

@@ -45,7 +45,7 @@ class QuorumLoss:
     cluster_id: int
     voters: tuple[Voter, ...]
     lost: tuple[Voter, ...]
-    silent: tuple[Voter, ...]
+    unreachable: tuple[Voter, ...]
     survivor: Instance | None
 
     @property
@@ -53,14 +53,14 @@ class QuorumLoss:
         return len(self.voters) // 2 + 1
 
     @property
-    def for_good(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether those who may still have their data are no majority."""
         return len(self.voters) - len(self.lost) < self.needed
 
     @property
     def token(self) -> str:
         """What stands for going on with this survivor in spite of this loss; empty while that cannot be decided."""
-        if not self.for_good or self.silent or self.survivor is None:
+        if not self.is_permanent or self.unreachable or self.survivor is None:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
         member_id = _member_id(self.survivor)
@@ -75,12 +75,18 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
     if not voters:
         return None
     lost = tuple(voter for voter in voters if _is_lost(resource, seen, voter))
-    silent = tuple(voter for voter in voters if voter not in lost and not _speaks(resource, seen, voter.name))
-    gone = {voter.name for voter in lost}
-    speaking = [place for place in seen.places if place.name not in gone and _speaks(resource, seen, place.name)]
+    unreachable = tuple(
+        voter for voter in voters if voter not in lost and not _is_reachable(resource, seen, voter.name)
+    )
+    lost_names = {voter.name for voter in lost}
+    reachable = [
+        instance
+        for instance in seen.instances
+        if instance.name not in lost_names and _is_reachable(resource, seen, instance.name)
+    ]
     # A learner has what it has, too: it may be all that is left.
-    survivor = max(speaking, key=lambda place: (*progress(place), -place.number), default=None)
-    return QuorumLoss(resource.recorded_cluster_id, voters, lost, silent, survivor)
+    survivor = max(reachable, key=lambda instance: (*progress(instance), -instance.number), default=None)
+    return QuorumLoss(resource.recorded_cluster_id, voters, lost, unreachable, survivor)
 
 
 def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
@@ -92,9 +98,13 @@ def _voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
     ]
     if remembered:
         return tuple(sorted(remembered, key=lambda voter: voter.name))
-    learners = {said["name"] for said in resource.reported.get("members") or () if said.get("role") == "learner"}
+    learners = {
+        recorded["name"] for recorded in resource.reported.get("members") or () if recorded.get("role") == "learner"
+    }
     return tuple(
-        Voter(said.name, said.id) for said in resource.recorded_members if said.id and said.name not in learners
+        Voter(recorded.name, recorded.id)
+        for recorded in resource.recorded_members
+        if recorded.id and recorded.name not in learners
     )
 
 
@@ -108,32 +118,32 @@ def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
 
     A pod that is ready speaks against it: its readiness probe asks for a quorum.
     """
-    place = seen.named(voter.name)
-    if place is None or place.ready or _speaks(resource, seen, voter.name):
+    instance = seen.instance_named(voter.name)
+    if instance is None or instance.ready or _is_reachable(resource, seen, voter.name):
         return False
-    own = next((said.volume for said in resource.recorded_members if said.id == voter.id), "")
-    return place.empty_data_dir or bool(own and place.disk and place.disk != own)
+    own = next((recorded.volume for recorded in resource.recorded_members if recorded.id == voter.id), "")
+    return instance.empty_data_dir or bool(own and instance.disk and instance.disk != own)
 
 
-def _speaks(resource: EtcdCluster, seen: Observed, name: str) -> bool:
+def _is_reachable(resource: EtcdCluster, seen: Observed, name: str) -> bool:
     """Whether the member at a place is one of this cluster, and tells how far its data goes."""
-    place = seen.named(name)
-    if place is None:
+    instance = seen.instance_named(name)
+    if instance is None:
         return False
-    if place.status is not None:
-        return place.status.cluster_id == resource.recorded_cluster_id
-    known = {member.id for member in seen.remembered} | {said.id for said in resource.recorded_members}
-    return place.progress is not None and place.progress.member_id in known
+    if instance.status is not None:
+        return instance.status.cluster_id == resource.recorded_cluster_id
+    known = {member.id for member in seen.remembered} | {recorded.id for recorded in resource.recorded_members}
+    return instance.progress is not None and instance.progress.member_id in known
 
 
-def progress(place: Instance) -> tuple[int, int]:
+def progress(instance: Instance) -> tuple[int, int]:
     """The entry of the log up to which a member has applied changes, and its newest revision."""
-    if place.status is not None:
-        return place.status.raft_applied, place.status.revision
-    return (place.progress.applied, place.progress.revision) if place.progress else (0, 0)
+    if instance.status is not None:
+        return instance.status.raft_applied, instance.status.revision
+    return (instance.progress.applied, instance.progress.revision) if instance.progress else (0, 0)
 
 
-def _member_id(place: Instance) -> int:
-    if place.status is not None:
-        return place.status.member_id
-    return place.progress.member_id if place.progress else 0
+def _member_id(instance: Instance) -> int:
+    if instance.status is not None:
+        return instance.status.member_id
+    return instance.progress.member_id if instance.progress else 0

@@ -16,22 +16,22 @@ def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetim
     """A member that is of no place is not ours to remove, and nobody can tell whether it is healthy."""
     if not seen.unknown_members:
         return PASS
-    them = member_names(seen, seen.unknown_members)
+    names = member_names(seen, seen.unknown_members)
     return Step.blocked(
         UNKNOWN_MEMBER,
-        f"etcd's list has {them}, which is of no pod of this cluster: somebody added it, or changed its address. "
+        f"etcd's list has {names}, which is of no pod of this cluster: somebody added it, or changed its address. "
         "Members are left as they are until it is removed (etcdctl member remove) or has its address back.",
     )
 
 
 def refuse_foreign_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A volume that another cluster wrote on is never taken, nor deleted."""
-    for place in seen.places:
-        labels = (place.volume or {"metadata": {}})["metadata"].get("labels") or {}
-        if place.volume is None or labels.get(CLUSTER_UID) == resource.uid:
+    for instance in seen.instances:
+        labels = (instance.volume or {"metadata": {}})["metadata"].get("labels") or {}
+        if instance.volume is None or labels.get(CLUSTER_UID) == resource.uid:
             continue
         whose = f"another cluster's (uid {labels[CLUSTER_UID]})" if CLUSTER_UID in labels else "not this cluster's"
-        name = place.volume["metadata"]["name"]
+        name = instance.volume["metadata"]["name"]
         return Step.blocked(
             VOLUME_IN_THE_WAY,
             f"PersistentVolumeClaim {name} exists, and its data is {whose}. It was left alone; nothing was changed. "

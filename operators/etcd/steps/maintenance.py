@@ -57,16 +57,20 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
     """
     if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster refuses compaction, too
         return PASS
-    crowded = [place for place in _measured(seen) if place.db_size > MAX_FULL_SHARE * quota(resource, place)]
+    crowded = [
+        instance for instance in _measured(seen) if instance.db_size > MAX_FULL_SHARE * quota(resource, instance)
+    ]
     if not crowded:
         calls = [Disarm(seen.endpoints, seen.secrets.access, alarm) for alarm in seen.alarms if alarm.kind == NOSPACE]
         return Step.wait(OUT_OF_SPACE, "There is room again in every member: writes are let in.", *calls)
-    if all(place.db_size <= MAX_FULL_SHARE * resource.spec.quota for place in crowded):
-        names = ", ".join(place.name for place in crowded)
+    if all(instance.db_size <= MAX_FULL_SHARE * resource.spec.quota for instance in crowded):
+        names = ", ".join(instance.name for instance in crowded)
         message = (
             f"{names}: still with the former quota, {_mib(quota(resource, crowded[0]))}, which is used up. The new"
         )
-        return _say(RAISING_QUOTA, f"{message} one counts once their pods are replaced; writes are let in afterwards.")
+        return _report(
+            RAISING_QUOTA, f"{message} one counts once their pods are replaced; writes are let in afterwards."
+        )
     leader = seen.leader
     if leader is None or leader.status is None:
         return PASS
@@ -78,10 +82,10 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
         )
         call = Compact(seen.endpoints, seen.secrets.access, revision)
         return announced(resource.obj, Step.wait(OUT_OF_SPACE, message, call))
-    return _make_room(resource, seen, crowded)
+    return _free_space(resource, seen, crowded)
 
 
-def _make_room(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]) -> Step:
+def _free_space(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]) -> Step:
     """Defragment the next member for which it helps; history is compacted by now.
 
     What members say to be in use is no less than what is, but may be more for long: pages that compaction freed count
@@ -89,43 +93,43 @@ def _make_room(resource: EtcdCluster, seen: Assessment, crowded: list[Instance])
     that anybody says is nearest to the truth; and whoever has just been defragmented tells it.
     """
     fullest = f"{_fullest(resource, crowded)}: etcd takes no writes."
-    voters = [place for place in crowded if place in seen.healthy_voters]
+    voters = [instance for instance in crowded if instance in seen.healthy_voters]
     if not voters:
-        return _say(OUT_OF_SPACE, f"{fullest} It can be defragmented once it takes part and has a vote.")
-    least = min(place.db_size - place.db_free for place in seen.healthy_voters)
+        return _report(OUT_OF_SPACE, f"{fullest} It can be defragmented once it takes part and has a vote.")
+    least = min(instance.db_size - instance.db_free for instance in seen.healthy_voters)
     known = any(map(_is_compact, seen.healthy_voters)) or condition(resource.obj, READY).get("reason") == QUOTA_EXCEEDED
-    helped = [place for place in voters if _helps(resource, place, least, known=known)]
+    helped = [instance for instance in voters if _helps(resource, instance, least, known=known)]
     if helped:
-        place = _next(seen, helped)
-        if place.member is None or not seen.others_healthy(place.member):
+        instance = _next(seen, helped)
+        if instance.member is None or not seen.others_healthy(instance.member):
             message = f"{fullest} Defragmentation, for which a member answers nobody, waits for"
-            return _say(OUT_OF_SPACE, f"{message} {quorum.member_names(seen, seen.down)}, which is down.")
-        message = f"{fullest} {place.name} is being defragmented."
-        return Step.wait(OUT_OF_SPACE, message, Defragment((endpoint(resource, place),), seen.secrets.access))
-    place = min(voters, key=lambda place: quota(resource, place))
-    return _say(
+            return _report(OUT_OF_SPACE, f"{message} {quorum.member_names(seen, seen.down)}, which is down.")
+        message = f"{fullest} {instance.name} is being defragmented."
+        return Step.wait(OUT_OF_SPACE, message, Defragment((endpoint(resource, instance),), seen.secrets.access))
+    instance = min(voters, key=lambda instance: quota(resource, instance))
+    return _report(
         QUOTA_EXCEEDED,
-        f"{place.name} has {_mib(least)} in use of its quota of {_mib(quota(resource, place))}; history is "
+        f"{instance.name} has {_mib(least)} in use of its quota of {_mib(quota(resource, instance))}; history is "
         "compacted, and defragmentation gives back no more: etcd takes nothing but deletions. Delete keys, or raise "
         f"spec.quotaBackendBytes (now {resource.spec.quota}).",
     )
 
 
-def _helps(resource: EtcdCluster, place: Instance, least: int, *, known: bool) -> bool:
+def _helps(resource: EtcdCluster, instance: Instance, least: int, *, known: bool) -> bool:
     """Whether a member may have room once it is defragmented.
 
     Args:
         least: bytes that anybody says to be in use.
         known: whether these are really in use, so that nobody need be defragmented to find out.
     """
-    if least > MAX_FULL_SHARE * quota(resource, place):
+    if least > MAX_FULL_SHARE * quota(resource, instance):
         return not known
-    return not _is_compact(place) or place.db_size - least >= MIN_GAIN_SHARE * place.db_size
+    return not _is_compact(instance) or instance.db_size - least >= MIN_GAIN_SHARE * instance.db_size
 
 
-def _is_compact(place: Instance) -> bool:
+def _is_compact(instance: Instance) -> bool:
     """Whether a file holds nothing but what is in use, as after a defragmentation; tried with 3.4 to 3.7."""
-    return place.db_free <= max(COMPACT_BYTES, COMPACT_SHARE * place.db_size)
+    return instance.db_free <= max(COMPACT_BYTES, COMPACT_SHARE * instance.db_size)
 
 
 def defragment(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
@@ -133,12 +137,12 @@ def defragment(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
 
     It waits while anything is the matter with the cluster; a moment that passes meanwhile is made up for, once.
     """
-    if _due(resource, now) is None or not _calm(seen):
+    if _due(resource, now) is None or not _is_stable(seen):
         return PASS
     if not seen.fragmented_voters:
         return PASS
-    place = _next(seen, seen.fragmented_voters)
-    return Step.do(Defragment((endpoint(resource, place),), seen.secrets.access))
+    instance = _next(seen, seen.fragmented_voters)
+    return Step.do(Defragment((endpoint(resource, instance),), seen.secrets.access))
 
 
 def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime) -> str | None:
@@ -153,42 +157,42 @@ def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime)
     if recorded is None:
         return _rfc3339(now)
     due = _due(resource, now)
-    handled = due is not None and _calm(seen) and not seen.fragmented_voters
+    handled = due is not None and _is_stable(seen) and not seen.fragmented_voters
     return _rfc3339(due) if due is not None and handled else recorded
 
 
-def quota(resource: EtcdCluster, place: Instance) -> int:
+def quota(resource: EtcdCluster, instance: Instance) -> int:
     """The quota in bytes that a member runs with: its pod's, which may be older than the spec's."""
-    return number_given(place.pod_obj, QUOTA) or resource.spec.quota
+    return number_given(instance.pod_obj, QUOTA) or resource.spec.quota
 
 
 def _due(resource: EtcdCluster, now: datetime) -> datetime | None:
-    wanted, recorded = resource.spec.defragmentation, resource.reported.get("lastDefragmentation")
-    if wanted is None or recorded is None:
+    desired, recorded = resource.spec.defragmentation, resource.reported.get("lastDefragmentation")
+    if desired is None or recorded is None:
         return None
-    return last_due(wanted.schedule, datetime.fromisoformat(recorded), now)
+    return last_due(desired.schedule, datetime.fromisoformat(recorded), now)
 
 
-def _calm(seen: Observed) -> bool:
+def _is_stable(seen: Observed) -> bool:
     """Whether every member is a voter that takes part, and none complains."""
     return bool(seen.members) and not (seen.alarms or seen.learner or seen.down)
 
 
-def _next(seen: Observed, places: Sequence[Instance]) -> Instance:
-    return min(places, key=lambda place: (place is seen.leader, place.number))
+def _next(seen: Observed, instances: Sequence[Instance]) -> Instance:
+    return min(instances, key=lambda instance: (instance is seen.leader, instance.number))
 
 
 def _measured(seen: Observed) -> list[Instance]:
     """Places of members, voters or not, that said how large their file is."""
-    return [place for place in seen.places if place.member is not None and place.status is not None]
+    return [instance for instance in seen.instances if instance.member is not None and instance.status is not None]
 
 
-def _fullest(resource: EtcdCluster, places: list[Instance]) -> str:
-    place = max(places, key=lambda place: place.db_size)
-    return f"{place.name} has used up its quota of {_mib(quota(resource, place))} with a file of {_mib(place.db_size)}"
+def _fullest(resource: EtcdCluster, instances: list[Instance]) -> str:
+    instance = max(instances, key=lambda instance: instance.db_size)
+    return f"{instance.name} has used up its quota of {_mib(quota(resource, instance))} with a file of {_mib(instance.db_size)}"
 
 
-def _say(reason: Reason, message: str) -> Step:
+def _report(reason: Reason, message: str) -> Step:
     """What keeps writes out, and is not mended here: the rest of the chain may mend it."""
     return Step((), Progress.PROGRESSING, reason, message, warning=True, requeue=RETRY_SECONDS)
 

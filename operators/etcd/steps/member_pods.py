@@ -13,7 +13,7 @@ from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Patch, Step
 
 
-def close_begun(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The pod of a member that has begun may not begin, or join, a second time, should its disk be found empty.
 
     Before it has a vote, and before clients come: from then on a disk that is gone must be known to be gone.
@@ -21,9 +21,13 @@ def close_begun(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     change: Obj = {"metadata": {"annotations": bootstrap.annotated(resource, Closed())}}
     return Step.do(
         *(
-            Patch(POD, place.pod_obj, change)
-            for place in seen.places
-            if place.pod_obj and place.pod and not place.pod.leaving and place.member and place.member.name
+            Patch(POD, instance.pod_obj, change)
+            for instance in seen.instances
+            if instance.pod_obj
+            and instance.pod
+            and not instance.pod.leaving
+            and instance.member
+            and instance.member.name
         )
     )
 
@@ -33,8 +37,12 @@ def admit_clients(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
     change: Obj = {"metadata": {"labels": {SERVES: CLIENTS}}}
     return Step.do(
         *(
-            Patch(POD, place.pod_obj, change)
-            for place in seen.places
-            if place.pod_obj and place.pod and not place.pod.leaving and place.member and not place.member.learner
+            Patch(POD, instance.pod_obj, change)
+            for instance in seen.instances
+            if instance.pod_obj
+            and instance.pod
+            and not instance.pod.leaving
+            and instance.member
+            and not instance.member.learner
         )
     )

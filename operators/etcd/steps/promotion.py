@@ -25,38 +25,38 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
     Args:
         patience: seconds that it may take.
     """
-    place = facts.place_of(facts.learner) if facts.learner else None
-    if place is None:
+    instance = facts.instance_of(facts.learner) if facts.learner else None
+    if instance is None:
         return PASS
-    if place.number >= resource.spec.size:
-        message = f"{place.name} is not wanted any more: it is removed before it gets a vote."
-        return Step.wait(SCALING, message, member_changes.remove(resource, facts, place))
-    if facts.member_states[place.number] is MemberState.CAUGHT_UP:
-        promote = member_changes.promote(resource, facts, place)
-        return Step((promote,), Progress.WAITING, PROMOTING, f"{place.name} has caught up: it gets its vote.")
-    hindrance = f"It does not start: {place.pod.trouble}" if place.pod and place.pod.trouble else ""
-    since = _awaited_since(place)
+    if instance.number >= resource.spec.size:
+        message = f"{instance.name} is not wanted any more: it is removed before it gets a vote."
+        return Step.wait(SCALING, message, member_changes.remove(resource, facts, instance))
+    if facts.member_states[instance.number] is MemberState.CAUGHT_UP:
+        promote = member_changes.promote(resource, facts, instance)
+        return Step((promote,), Progress.WAITING, PROMOTING, f"{instance.name} has caught up: it gets its vote.")
+    hindrance = f"It does not start: {instance.pod.trouble}" if instance.pod and instance.pod.trouble else ""
+    since = _awaited_since(instance)
     if since is not None and now - since >= timedelta(seconds=patience):
         message = (
-            f"{place.name} did not catch up within {patience:g} s (--create-timeout): it is removed, and joins "
+            f"{instance.name} did not catch up within {patience:g} s (--create-timeout): it is removed, and joins "
             f"anew with an empty disk. {hindrance}"
         ).strip()
-        remove = member_changes.remove(resource, facts, place)
+        remove = member_changes.remove(resource, facts, instance)
         return announced(resource.obj, Step((remove,), Progress.WAITING, LEARNER_STUCK, message, warning=True))
-    message, warning = f"{place.name} joins: {hindrance or _standing(facts, place)}", bool(hindrance)
+    message, warning = f"{instance.name} joins: {hindrance or _standing(facts, instance)}", bool(hindrance)
     return Step((), Progress.WAITING, JOINING, message, warning=warning, requeue=MEMBERSHIP_POLL_SECONDS)
 
 
-def _standing(seen: Observed, place: Instance) -> str:
-    if place.status and seen.leader and seen.leader.status:
-        return f"it has {place.status.raft_applied} of {seen.leader.status.raft_index} entries."
-    return "its pod is not there yet." if place.pod is None else "its server does not answer yet."
+def _standing(seen: Observed, instance: Instance) -> str:
+    if instance.status and seen.leader and seen.leader.status:
+        return f"it has {instance.status.raft_applied} of {seen.leader.status.raft_index} entries."
+    return "its pod is not there yet." if instance.pod is None else "its server does not answer yet."
 
 
-def _awaited_since(place: Instance) -> datetime | None:
+def _awaited_since(instance: Instance) -> datetime | None:
     """Since when a learner could have come: since its pod or its volume was made; None before it has any.
 
     Without a pod it could not, and would not come sooner if it was added anew.
     """
-    made = [obj["metadata"].get("creationTimestamp") for obj in (place.pod_obj, place.volume) if obj]
+    made = [obj["metadata"].get("creationTimestamp") for obj in (instance.pod_obj, instance.volume) if obj]
     return max((datetime.fromisoformat(time) for time in made if time), default=None)

@@ -28,7 +28,7 @@ REFUSAL = "etcd.ydzs.io/growth-refused"
 """Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
 
 
-def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
+def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
     """Members find each other by their names before they are ready, and clients those that take them."""
     own = names.owner(resource, settings.operator)
     return Step.do(
@@ -37,13 +37,13 @@ def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _n
     )
 
 
-def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
-    wanted = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
-    return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
+    desired = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
+    return provisioning.keep_disruption_budget(desired, seen.disruption_budget)
 
 
-def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Keep certificates: created before members need them, and renewed before they expire."""
     issuing = Issuing(
         own=names.owner(resource, settings.operator),
@@ -60,7 +60,7 @@ def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now:
 
 def _started_with(seen: Observed) -> str:
     """The digest of Secrets that every pod was made for, and those to come will be; empty if they differ."""
-    made = [place.pod_obj for place in seen.places if place.pod_obj is not None]
+    made = [instance.pod_obj for instance in seen.instances if instance.pod_obj is not None]
     if seen.stateful_set is not None:
         made.append(seen.stateful_set["spec"]["template"])
     digests = {annotation(obj, SECRETS) for obj in made}
@@ -77,7 +77,7 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
-        [place.volume for place in seen.places if place.volume],
+        [instance.volume for instance in seen.instances if instance.volume],
         seen.stateful_set,
         resource.spec.storage.size,
         now,
@@ -86,7 +86,7 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
-def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """Keep a replica for each member, with a template that says what an empty disk may start.
 
     While an upgrade is refused the template keeps the image that members have, so that repairs go on.
@@ -107,10 +107,10 @@ def quota(resource: EtcdCluster, seen: Observed) -> int:
 
     A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
     """
-    wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
-    volumes = [place.volume for place in seen.places if place.volume and is_bound(place.volume)]
+    desired, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
+    volumes = [instance.volume for instance in seen.instances if instance.volume and is_bound(instance.volume)]
     if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
-        return wanted
+        return desired
     (container,) = template["spec"]["template"]["spec"]["containers"]
     before = [argument for argument in container["args"] if argument.startswith(QUOTA)]
-    return min([wanted, *(int(argument.removeprefix(QUOTA)) for argument in before)])
+    return min([desired, *(int(argument.removeprefix(QUOTA)) for argument in before)])

@@ -54,8 +54,8 @@ def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
     if found is None or found.survivor is None or not found.token or resource.spec.storage.medium == "Memory":
         return None
     _, revision = progress(found.survivor)
-    told = {"token": found.token, "survivor": found.survivor.name, "message": _consequences(found)}
-    return told | ({"revision": revision} if revision else {})
+    proposal = {"token": found.token, "survivor": found.survivor.name, "message": _consequences(found)}
+    return proposal | ({"revision": revision} if revision else {})
 
 
 def executing(resource: EtcdCluster, seen: Observed) -> bool:
@@ -108,7 +108,7 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
     found = loss(resource, seen)
     if found is None:
         return PASS
-    return _judge(resource, seen, found) if found.for_good else _await(seen, found)
+    return _judge(resource, seen, found) if found.is_permanent else _wait_for_members(seen, found)
 
 
 def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -116,7 +116,7 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     survivor, token = record["survivor"], record["token"]
     number = names.number_of(resource, survivor)
-    running = [place.name for place in seen.places if place.pod_obj is not None]
+    running = [instance.name for instance in seen.instances if instance.pod_obj is not None]
     if not _stopped(seen) or survivor in running or number is None:
         message = f"Recovery {token} is allowed: {', '.join(running)} stop, so that all they know is on their disks."
         return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
@@ -128,7 +128,7 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
             RECOVERING, f"{message} The pod of a former one goes first.", *_delete(pod), requeue=POLL_SECONDS
         )
     if (pod.get("status") or {}).get("phase") == "Failed":
-        message = f"{message} It failed: {_last_words(pod)} Nothing was changed; it is tried again."
+        message = f"{message} It failed: {_termination_message(pod)} Nothing was changed; it is tried again."
         actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
     trouble = Pod.of(pod).trouble
@@ -138,16 +138,16 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
     """What is said of a quorum that is lost for good, until a person allows what can be done."""
-    what = f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: a quorum is lost for good."
-    if found.survivor is None and not found.silent:
+    loss_text = f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: a quorum is lost for good."
+    if found.survivor is None and not found.unreachable:
         return Step.blocked(
             DATA_LOST,
-            f"{what} No other member has any, so there is nothing to go on with. Nothing was changed. Delete this "
+            f"{loss_text} No other member has any, so there is nothing to go on with. Nothing was changed. Delete this "
             "resource and create it anew, with spec.restore to begin with a backup, without it to begin empty.",
         )
-    if found.silent:
+    if found.unreachable:
         message = (
-            f"{what} {_silent(seen, found)}: whether one of them has more than the others cannot be told. Bring them "
+            f"{loss_text} {_unreachable(seen, found)}: whether one of them has more than the others cannot be told. Bring them "
             "back; or, if their data is gone, too, delete their volume claims, which says so. Nothing was changed."
         )
         return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
@@ -155,20 +155,20 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
     if resource.spec.storage.medium == "Memory":
         return Step.blocked(
             QUORUM_LOST,
-            f"{what} {found.survivor.name} has its data in memory, and would lose it if it stopped: take an EtcdBackup "
+            f"{loss_text} {found.survivor.name} has its data in memory, and would lose it if it stopped: take an EtcdBackup "
             "of it now, and restore that into a new EtcdCluster.",
         )
     caution = "First make sure that no lost member still runs somewhere, such as on a node that is cut off."
     recording = "What is to be done is written down first."
-    proposal = Proposal(QUORUM_LOST, what, _consequences(found), caution, recording, found.token)
+    proposal = Proposal(QUORUM_LOST, loss_text, _consequences(found), caution, recording, found.token)
     return proposal.decide(resource, requeue=RETRY_SECONDS)
 
 
-def _await(seen: Observed, found: QuorumLoss) -> Step:
+def _wait_for_members(seen: Observed, found: QuorumLoss) -> Step:
     """A quorum that is away, and may come back by itself: who is missing."""
     lost = f" {_names(found.lost)} lost their data." if found.lost else ""
     message = (
-        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_silent(seen, found)}.{lost} Nothing is "
+        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_unreachable(seen, found)}.{lost} Nothing is "
         "lost for good: what is written is on the others' volumes."
     )
     return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
@@ -192,7 +192,7 @@ def _stopped(seen: Observed) -> bool:
 def _made(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the new cluster is made: its pod has ended well, or somebody answers as that cluster."""
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
-    if any(place.status and place.status.cluster_id == successor(resource) for place in seen.places):
+    if any(instance.status and instance.status.cluster_id == successor(resource) for instance in seen.instances):
         return True
     ended_well = pod is not None and (pod.get("status") or {}).get("phase") == "Succeeded"
     return ended_well and token_of(pod or {}) == record.get("token")
@@ -214,7 +214,7 @@ def _ends(pod: Obj) -> list[Obj]:
     return [end for end in ends if end and end.get("exitCode")]
 
 
-def _last_words(pod: Obj) -> str:
+def _termination_message(pod: Obj) -> str:
     words = [str(end.get("message") or end.get("reason") or "") for end in _ends(pod)]
     return (words or [str((pod.get("status") or {}).get("message") or "")])[-1].strip() or "it did not say why."
 
@@ -230,12 +230,16 @@ def _names(voters: tuple[Voter, ...]) -> str:
     return ", ".join(voter.name for voter in voters)
 
 
-def _silent(seen: Observed, found: QuorumLoss) -> str:
+def _unreachable(seen: Observed, found: QuorumLoss) -> str:
     """Who is away, each with the reason."""
-    said = []
-    for voter in found.silent:
-        place = seen.named(voter.name)
-        pod = place.pod if place else None
-        why = "it has no pod" if pod is None else pod.trouble or (place.error if place else "") or "it does not answer"
-        said.append(f"{voter.name} is away ({why})")
-    return ", ".join(said) or "All others answer"
+    descriptions = []
+    for voter in found.unreachable:
+        instance = seen.instance_named(voter.name)
+        pod = instance.pod if instance else None
+        why = (
+            "it has no pod"
+            if pod is None
+            else pod.trouble or (instance.error if instance else "") or "it does not answer"
+        )
+        descriptions.append(f"{voter.name} is away ({why})")
+    return ", ".join(descriptions) or "All others answer"

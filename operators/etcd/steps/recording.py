@@ -24,7 +24,7 @@ def record_cluster(resource: EtcdCluster, facts: Assessment, _now: datetime) -> 
 def _record_id(resource: EtcdCluster, facts: Assessment) -> Step | None:
     """Is this the first answer of a new cluster, or of the one that a recovery made?"""
     known, found = resource.recorded_cluster_id, facts.cluster_id
-    if found and not known and any(place.member for place in facts.places):
+    if found and not known and any(instance.member for instance in facts.instances):
         return Step.wait(RECORDING, f"Cluster {found:016x} has begun: its id is written down.", requeue=0)
     if found and found not in (known, 0) and found == successor(resource):
         return Step.wait(RECORDING, f"The recovery made cluster {found:016x}: its id is written down.", requeue=0)
@@ -45,10 +45,14 @@ def _refuse_another_cluster(resource: EtcdCluster, facts: Assessment) -> Step | 
 
 def _record_disks(facts: Assessment) -> Step | None:
     """Is a member's data on a disk that is not recorded yet?"""
-    moved = [place for place in facts.places if place.member and recorded_disk(facts, place) != place.recorded]
+    moved = [
+        instance
+        for instance in facts.instances
+        if instance.member and recorded_disk(facts, instance) != instance.recorded
+    ]
     if not moved or not facts.cluster_id:
         return None
-    names = ", ".join(place.name for place in moved)
-    if [place.member for place in moved] == [facts.learner]:
+    names = ", ".join(instance.name for instance in moved)
+    if [instance.member for instance in moved] == [facts.learner]:
         return Step.wait(JOINING, f"{names} joins: where its data will be is written down.", requeue=0)
     return Step.wait(RECORDING, f"Where the data of {names} is, is written down.", requeue=0)

@@ -20,16 +20,20 @@ def replace_lost_member(resource: EtcdCluster, facts: Assessment, _now: datetime
 
     It must not come back as the voter it was: it has forgotten what it voted for, and what it confirmed as stored.
     """
-    place = next((place for place in facts.places if place.member and facts.lost(place)), None)
-    if place is None or place.member is None:
+    instance = next((instance for instance in facts.instances if instance.member and facts.lost(instance)), None)
+    if instance is None or instance.member is None:
         return PASS
-    found = f"its disk was {place.recorded}, and now is {place.disk}" if place.recorded != place.disk else "it is empty"
-    loss = f"{place.name} has lost its data ({found})"
-    if refusal := removal_refusal(facts, place.member):
+    found = (
+        f"its disk was {instance.recorded}, and now is {instance.disk}"
+        if instance.recorded != instance.disk
+        else "it is empty"
+    )
+    loss = f"{instance.name} has lost its data ({found})"
+    if refusal := removal_refusal(facts, instance.member):
         message = f"{loss}. It is not replaced yet: {refusal}."
         return Step((), Progress.WAITING, REPLACEMENT_HELD, message, warning=True, requeue=HELD_BACK_POLL_SECONDS)
     message = f"{loss}: it is removed, and joins again with an empty disk."
-    return Step.wait(REPLACING, message, member_changes.remove(resource, facts, place))
+    return Step.wait(REPLACING, message, member_changes.remove(resource, facts, instance))
 
 
 def delete_removed_members(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
@@ -37,18 +41,18 @@ def delete_removed_members(resource: EtcdCluster, facts: Assessment, _now: datet
     if facts.members is None:
         return PASS
     replicas, waiting = facts.layout.replicas, []
-    for place in facts.places:
-        if facts.member_states[place.number] is not MemberState.REMOVED:
+    for instance in facts.instances:
+        if facts.member_states[instance.number] is not MemberState.REMOVED:
             continue
-        if place.number < replicas:
-            actions = member_changes.delete_remains(resource, facts, place)
-            message = f"{place.name} is no member any more: its volume goes, and a new one takes its place."
+        if instance.number < replicas:
+            actions = member_changes.delete_remains(resource, facts, instance)
+            message = f"{instance.name} is no member any more: its volume goes, and a new one takes its place."
             requeue = None if actions else MEMBERSHIP_POLL_SECONDS
             return Step(actions, Progress.WAITING, REMOVING, message, requeue=requeue)
-        if place.pod_obj is None and not place.volume_leaving:  # the StatefulSet deletes the pod
-            message = f"{place.name} is no member any more: its volume goes."
-            return Step.wait(REMOVING, message, *member_changes.delete_remains(resource, facts, place))
-        waiting.append(place.name)
+        if instance.pod_obj is None and not instance.volume_leaving:  # the StatefulSet deletes the pod
+            message = f"{instance.name} is no member any more: its volume goes."
+            return Step.wait(REMOVING, message, *member_changes.delete_remains(resource, facts, instance))
+        waiting.append(instance.name)
     if waiting:
         return Step.progressing(REMOVING, f"{', '.join(waiting)}: no member any more, on the way out.")
     return PASS

@@ -38,8 +38,8 @@ POD_POLL_SECONDS = 60.0
 """Interval at which a pod at work is looked at: no event reports one that is silent."""
 
 _PHASES = {
-    RestoreState.CHOSEN: "Pending",
-    RestoreState.MAKING: "Running",
+    RestoreState.FOUND: "Pending",
+    RestoreState.RUNNING: "Running",
     RestoreState.FAILED: "Failed",
     RestoreState.SEALED: COMPLETE,
 }
@@ -65,8 +65,8 @@ def restore_data(settings: Settings, resource: EtcdCluster, facts: Assessment, n
     if pod is None:
         RESTORE.after(facts.restore_state, RestoreEvent.START)
         # A stale plan would put the snapshot's data in the place of a member that has lived on since.
-        wanted = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(settings, resource)), (POD, made))
-        return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in wanted))
+        objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(settings, resource)), (POD, made))
+        return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in objects))
     if pod["metadata"].get("deletionTimestamp"):
         return Step.wait(RESTORING, f"{message} The pod of an earlier try ends.", requeue=SEARCH_SECONDS)
     if annotation(pod, pods.RECIPE) != annotation(made, pods.RECIPE):  # another snapshot, or another image to read it
@@ -82,11 +82,11 @@ def restore_status(resource: EtcdCluster, facts: Assessment) -> Obj | None:
     if snapshot is None or phase is None:
         return recorded
     found: Obj = {"source": snapshot.location, "phase": phase}
-    ended = outcome(facts.job_pods.get(pods.restore_pod_name(resource)))
-    if phase != COMPLETE or ended is None:
+    result = outcome(facts.job_pods.get(pods.restore_pod_name(resource)))
+    if phase != COMPLETE or result is None:
         return found
     RESTORE.after(facts.restore_state, RestoreEvent.RECORD)
-    return found | {"revision": int(ended.said["revision"])}
+    return found | {"revision": int(result.result["revision"])}
 
 
 def _may_have_begun_empty(resource: EtcdCluster, facts: Assessment) -> bool:
@@ -98,12 +98,12 @@ def _may_have_begun_empty(resource: EtcdCluster, facts: Assessment) -> bool:
 
 def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: datetime) -> Step:
     """Report the pod that makes the data; retry what failed."""
-    ended = outcome(pod)
-    if ended is None:
+    result = outcome(pod)
+    if result is None:
         trouble = Pod.of(pod).trouble
         message = f"{message} {Pod.of(pod).name} does not start: {trouble}" if trouble else message
         return Step((), Progress.WAITING, RESTORING, message, warning=bool(trouble), requeue=POD_POLL_SECONDS)
-    return Step.wait(RECORDING, success, requeue=0) if ended.succeeded else _failed(pod, ended, facts, now)
+    return Step.wait(RECORDING, success, requeue=0) if result.succeeded else _failed(pod, result, facts, now)
 
 
 def _too_late(resource: EtcdCluster) -> Step:
@@ -120,19 +120,23 @@ def _clear(pod: Obj | None) -> Step:
     """Once it is over, its pod goes; one that could still write must be gone before a member starts."""
     if pod is None:
         return PASS
-    going = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
+    deletions = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
     if outcome(pod) is not None:
-        return Step.do(*going)
+        return Step.do(*deletions)
     return Step(
-        (*going,), Progress.WAITING, RESTORING, "The restore's pod ends before members start.", requeue=SEARCH_SECONDS
+        (*deletions,),
+        Progress.WAITING,
+        RESTORING,
+        "The restore's pod ends before members start.",
+        requeue=SEARCH_SECONDS,
     )
 
 
 def _failed(pod: Obj, came_to: Outcome, facts: Assessment, now: datetime) -> Step:
     name = pod["metadata"]["name"]
     if came_to.reason in FINAL:
-        mend = f"Change spec.restore, or mend it there and delete Pod {name}."
-        return Step.blocked(came_to.reason, f"{came_to.message} {mend}")
+        fix = f"Change spec.restore, or mend it there and delete Pod {name}."
+        return Step.blocked(came_to.reason, f"{came_to.message} {fix}")
     left = (came_to.finished + timedelta(seconds=RETRY_SECONDS) - now).total_seconds() if came_to.finished else 0.0
     message = f"{came_to.message} It is tried again."
     if left > 0:

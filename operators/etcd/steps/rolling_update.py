@@ -23,38 +23,40 @@ from shared.steps import rolling_update
 from shared.steps.rolling_update import RollingUpdate, is_returning, restart, template_image
 
 
-def outdated(seen: Observed, place: Instance) -> bool:
+def outdated(seen: Observed, instance: Instance) -> bool:
     """Whether a pod runs otherwise than the StatefulSet now says."""
-    return is_outdated(place.pod_obj, seen.stateful_set, TEMPLATE)
+    return is_outdated(instance.pod_obj, seen.stateful_set, TEMPLATE)
 
 
-def starts_otherwise(seen: Observed, place: Instance) -> bool:
+def has_other_bootstrap(seen: Observed, instance: Instance) -> bool:
     """Whether a pod was made with another word on empty disks than the StatefulSet now has."""
-    if seen.stateful_set is None or place.pod_obj is None:
+    if seen.stateful_set is None or instance.pod_obj is None:
         return False
-    return bootstrap.of(place.pod_obj) != bootstrap.of(seen.stateful_set["spec"]["template"])
+    return bootstrap.of(instance.pod_obj) != bootstrap.of(seen.stateful_set["spec"]["template"])
 
 
-def restart_awaited(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def restart_unstarted_learner(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """A learner's pod that cannot start as it was made is made anew: it has no vote, and nothing is lost with it.
 
     Such is one that was made before its member was added, or before the list changed, and one of an older template.
     """
-    place = seen.place_of(seen.learner) if seen.learner else None
-    if place is None or place.member is None or place.pod_obj is None or place.status is not None:
+    instance = seen.instance_of(seen.learner) if seen.learner else None
+    if instance is None or instance.member is None or instance.pod_obj is None or instance.status is not None:
         return PASS
-    unfit = outdated(seen, place) or (not place.member.name and starts_otherwise(seen, place))
+    unfit = outdated(seen, instance) or (not instance.member.name and has_other_bootstrap(seen, instance))
     if not unfit:
         return PASS
-    if place.pod and place.pod.leaving:
-        return Step.wait(JOINING, f"{place.name} joins: its former pod is on the way out. {_stuck(place)}".strip())
-    return Step.wait(JOINING, f"{place.name} joins: its pod is made anew, to start as a member.", restart(place))
+    if instance.pod and instance.pod.leaving:
+        return Step.wait(
+            JOINING, f"{instance.name} joins: its former pod is on the way out. {_stuck(instance)}".strip()
+        )
+    return Step.wait(JOINING, f"{instance.name} joins: its pod is made anew, to start as a member.", restart(instance))
 
 
 def versions(resource: EtcdCluster, seen: Observed) -> tuple[Version, ...]:
     """What members run: as they say themselves, or, where none does, as the status last told."""
-    said = [place.status.version for place in seen.places if place.status and place.member]
-    return tuple(map(Version.parse, said or filter(None, [resource.reported.get("version")])))
+    reported = [instance.status.version for instance in seen.instances if instance.status and instance.member]
+    return tuple(map(Version.parse, reported or filter(None, [resource.reported.get("version")])))
 
 
 def refusal(resource: EtcdCluster, seen: Observed) -> str:
@@ -88,22 +90,22 @@ def restart_broken(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
     """
     if seen.members is not None or (resource.spec.storage.medium == "Memory" and resource.recorded_cluster_id):
         return PASS
-    for place in rolling_update.broken(seen.places, partial(outdated, seen)):
-        message = f"{place.name} does not run, and was made before the change: it is made anew."
-        return Step.wait(UPDATING, message, restart(place))
+    for instance in rolling_update.broken(seen.instances, partial(outdated, seen)):
+        message = f"{instance.name} does not run, and was made before the change: it is made anew."
+        return Step.wait(UPDATING, message, restart(instance))
     return PASS
 
 
 def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Recreate outdated pods one at a time: broken ones first, then followers, the leader last."""
-    stale = [place for place in seen.places if place.member and outdated(seen, place)]
+    stale = [instance for instance in seen.instances if instance.member and outdated(seen, instance)]
     if not stale:
         return PASS
-    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPDATING, UPGRADE_HELD, HELD_BACK_POLL_SECONDS)
-    if leaving := [place for place in seen.places if place.pod and place.pod.leaving]:
+    roll = RollingUpdate(seen.instances, partial(outdated, seen), stale, UPDATING, UPGRADE_HELD, HELD_BACK_POLL_SECONDS)
+    if leaving := [instance for instance in seen.instances if instance.pod and instance.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is on the way out. {_stuck(leaving[0])}".strip())
     return roll.next(
-        rank=lambda place: (place.runs, seen.healthy(place), place is seen.leader, place.number),
+        rank=lambda instance: (instance.runs, seen.healthy(instance), instance is seen.leader, instance.number),
         gates=(
             partial(_await_unready_voter, seen, roll),  # it takes part again, and is not ready for clients yet
             partial(_leave_and_rejoin, resource, seen, roll),  # a member whose data goes with its pod
@@ -113,54 +115,54 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     )
 
 
-def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], place: Instance) -> Step | None:
-    for other in seen.healthy_voters if place.runs else ():
-        if other is not place and not other.ready:
+def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
+    for other in seen.healthy_voters if instance.runs else ():
+        if other is not instance and not other.ready:
             return roll.wait(f"{other.name} takes part again, and is not yet ready for clients.")
     return None
 
 
-def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
-    why = restart_refusal(seen, place)
+def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:
+    why = restart_refusal(seen, instance)
     if not why:
         return None
-    down = [seen.place_of(member) for member in seen.down]
+    down = [seen.instance_of(member) for member in seen.down]
     if down and all(other and not outdated(seen, other) and is_returning(other, now) for other in down):
         names = ", ".join(other.name for other in down if other)
         return roll.wait(f"{names} is made anew, and comes back.", requeue=MEMBERSHIP_POLL_SECONDS)
-    return roll.hold(place, f"{why}.", with_trouble=True)
+    return roll.hold(instance, f"{why}.", with_trouble=True)
 
 
 def _hand_over_leadership(
-    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], place: Instance
+    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
 ) -> Step | None:
-    if place is not seen.leader or not [other for other in seen.healthy_voters if other is not place]:
+    if instance is not seen.leader or not [other for other in seen.healthy_voters if other is not instance]:
         return None
-    return hand_over(resource, seen, place, UPDATING, f"{roll.goal}; {place.name} leads and is the last")
+    return hand_over(resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} leads and is the last")
 
 
 def _leave_and_rejoin(
-    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], place: Instance
+    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
 ) -> Step | None:
     """Where the data goes with the pod, remove the member before; it joins again with the new pod; then the next."""
     if resource.spec.storage.medium != "Memory":
         return None
-    assert place.member is not None
-    present = {other.number for other in seen.places if other.member}
+    assert instance.member is not None
+    present = {other.number for other in seen.instances if other.member}
     if not present.issuperset(range(resource.spec.size)):
         return PASS
-    if why := removal_refusal(seen, place.member):
+    if why := removal_refusal(seen, instance.member):
         if len(seen.voters) == 1:
             why += ", and its data would go with its pod (storage.medium is Memory). Let spec.size be 3"
-        return roll.hold(place, f"{why}.", with_trouble=True)
-    if place is seen.leader:
-        return hand_over(resource, seen, place, UPDATING, f"{roll.goal}; {place.name} leads and is the last")
-    message = f"{roll.goal}: {place.name} leaves, for its data goes with its pod, and joins again with a new one."
-    return Step.wait(UPDATING, message, remove(resource, seen, place))
+        return roll.hold(instance, f"{why}.", with_trouble=True)
+    if instance is seen.leader:
+        return hand_over(resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} leads and is the last")
+    message = f"{roll.goal}: {instance.name} leaves, for its data goes with its pod, and joins again with a new one."
+    return Step.wait(UPDATING, message, remove(resource, seen, instance))
 
 
-def _stuck(place: Instance) -> str:
+def _stuck(instance: Instance) -> str:
     """What to do where a pod's deletion takes longer than the pod was given."""
-    if place.pod_obj is None or place.runs:
+    if instance.pod_obj is None or instance.runs:
         return ""
-    return STUCK if place.status is None and not place.ready else ""
+    return STUCK if instance.status is None and not instance.ready else ""
