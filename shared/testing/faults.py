@@ -43,7 +43,7 @@ def reads(method: str, _: str) -> bool:
 
 def requests(method: str, path: str = "") -> When:
     """Match requests of a method whose path contains a text, such as `requests("PATCH", "/status")`."""
-    return lambda asked, at: asked == method and path in at
+    return lambda actual, actual_path: actual == method and path in actual_path
 
 
 @dataclass(slots=True)

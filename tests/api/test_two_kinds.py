@@ -53,7 +53,7 @@ class ServiceOwner:
     """A controller: a Parent owns a Service and Children, the first of its own name; a Child owns a Service.
 
     Attributes:
-        looks: number of reconciles by resource.
+        reconciles: number of reconciles by resource.
     """
 
     resource: Resource

@@ -30,36 +30,36 @@ class Actor:
         self.name = name
 
     def get(self, kind: Kind, namespace: str | None, name: str, subresource: str | None = None) -> Obj:
-        return self._ask(Request("GET", kind.path(namespace, name, subresource)))
+        return self._send(Request("GET", kind.path(namespace, name, subresource)))
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> list[Obj]:
         """List objects, with apiVersion and kind filled in."""
-        found = self._ask(Request("GET", kind.path(namespace), query={"labelSelector": labels}))
+        found = self._send(Request("GET", kind.path(namespace), query={"labelSelector": labels}))
         return [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in found["items"]]
 
     def create(self, kind: Kind, obj: Obj) -> Obj:
-        return self._ask(Request("POST", kind.path(obj["metadata"].get("namespace")), body=obj))
+        return self._send(Request("POST", kind.path(obj["metadata"].get("namespace")), body=obj))
 
     def apply(self, kind: Kind, obj: Obj, *, force: bool = False, subresource: str | None = None) -> Obj:
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
         query = {"force": "true"} if force else {}
-        return self._ask(Request("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH))
+        return self._send(Request("PATCH", path, query=query, body=obj, content_type=APPLY_PATCH))
 
     def merge(self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None) -> Obj:
         path = kind.path(namespace, name, subresource)
-        return self._ask(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
+        return self._send(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
 
     def update(self, kind: Kind, obj: Obj, *, subresource: str | None = None) -> Obj:
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
-        return self._ask(Request("PUT", path, body=obj))
+        return self._send(Request("PUT", path, body=obj))
 
     def delete(self, kind: Kind, namespace: str | None, name: str, **options: Any) -> Obj:
         """Delete, with DeleteOptions as the API names them (preconditions, propagationPolicy, gracePeriodSeconds)."""
-        return self._ask(Request("DELETE", kind.path(namespace, name), body=options))
+        return self._send(Request("DELETE", kind.path(namespace, name), body=options))
 
-    def _ask(self, request: Request) -> Obj:
+    def _send(self, request: Request) -> Obj:
         answer = self._server.handle(replace(request, query={"fieldManager": self.name} | dict(request.query)))
         if answer.status >= 400:
             raise error_of(answer, request)

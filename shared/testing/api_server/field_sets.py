@@ -70,8 +70,8 @@ class Schema:
         parts: dict[str, Any] = {}
         for index, item in enumerate(items):
             found = {key: item.get(key, self.defaults.get(key)) for key in keys}
-            for key, held in found.items():
-                if held is None:
+            for key, value_of_key in found.items():
+                if value_of_key is None:
                     raise MissingKey(f"{where}[{index}].{key}: Required value")
             step = f"k:{_json(found)}"
             if step in parts:
@@ -142,12 +142,12 @@ def compare(schema: Schema, old: Any, new: Any) -> Change:
     return Change(*(frozenset(paths) for paths in change.values()))
 
 
-def without(schema: Schema, value: Any, gone: FieldSet, path: Path = ()) -> Any:
+def without(schema: Schema, value: Any, dropped: FieldSet, path: Path = ()) -> Any:
     """Return the value without the fields in `removed` and everything below them."""
     parts = schema.parts(path, value)
     if parts is None:
         return value
-    kept = {s: without(schema, part, gone, (*path, s)) for s, part in parts.items() if (*path, s) not in gone}
+    kept = {s: without(schema, part, dropped, (*path, s)) for s, part in parts.items() if (*path, s) not in dropped}
     return list(kept.values()) if isinstance(value, list) else {step[2:]: part for step, part in kept.items()}
 
 

@@ -80,7 +80,7 @@ _OMITTED_WHEN_ZERO = frozenset(
 )
 
 
-def _nothing(_: Obj) -> None:
+def _accept_unchanged(_: Obj) -> None:
     """Apply neither defaults nor validation."""
 
 
@@ -98,7 +98,7 @@ class Served:
     """
 
     kind: Kind
-    admit: Callable[[Obj], None] = _nothing
+    admit: Callable[[Obj], None] = _accept_unchanged
     fixed: tuple[str, ...] = ()
     replicas: str = ""
     status: bool = True
@@ -114,7 +114,7 @@ class Served:
         """
         taken = {key: part for key, part in obj.items() if key != "metadata" and part is live.get(key)}
         rest = {key: part for key, part in obj.items() if key not in taken}
-        kept: Obj = taken | (_as_go_writes(rest) if self.built_in else _without_nulls(rest))
+        kept: Obj = taken | (_encoded_as_go_struct(rest) if self.built_in else _without_nulls(rest))
         metadata = kept["metadata"]
         for name in ("labels", "annotations", "finalizers", "ownerReferences"):
             if not metadata.get(name, True):
@@ -123,17 +123,17 @@ class Served:
         return kept
 
 
-def _as_go_writes(value: Any, name: str = "") -> Any:
+def _encoded_as_go_struct(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
-        return [_as_go_writes(item) for item in value]
+        return [_encoded_as_go_struct(item) for item in value]
     if not isinstance(value, dict):
         return value
     if name in _FREE_MAPS:
         return dict(value)
-    return {key: _as_go_writes(part, key) for key, part in value.items() if not _left_out(key, part)}
+    return {key: _encoded_as_go_struct(part, key) for key, part in value.items() if not _is_omitted(key, part)}
 
 
-def _left_out(name: str, value: Any) -> bool:
+def _is_omitted(name: str, value: Any) -> bool:
     if value is None or value == "" or value == []:
         return True
     if isinstance(value, dict):
@@ -153,9 +153,9 @@ def _admit_workload(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     template = spec.setdefault("template", {})
-    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    selected = (spec.get("selector") or {}).get("matchLabels") or {}
     labels = template.get("metadata", {}).get("labels") or {}
-    if not wanted or any(labels.get(key) != value for key, value in wanted.items()):
+    if not selected or any(labels.get(key) != value for key, value in selected.items()):
         raise ValueError(
             f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
         )
@@ -254,10 +254,10 @@ def _admit_service(obj: Obj) -> None:
     obj.setdefault("status", {}).setdefault("loadBalancer", {})
 
 
-_SET_FOR_GOOD = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates")
+_STATEFUL_SET_IMMUTABLE = ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates")
 """Immutable fields of a StatefulSet."""
 
-_CLAIMED = ("spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.volumeName", "spec.selector")
+_CLAIM_IMMUTABLE = ("spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.volumeName", "spec.selector")
 """Immutable fields of a claim. Its requested size may grow."""
 
 
@@ -267,12 +267,12 @@ def built_in_kinds() -> tuple[Served, ...]:
     workload = {"built_in": True, "schema": BUILT_IN, "replicas": "spec.replicas", "fixed": ("spec.selector",)}
     return (
         Served(DEPLOYMENT, _admit_deployment, **workload),  # type: ignore[arg-type]
-        Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _SET_FOR_GOOD}),  # type: ignore[arg-type]
+        Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _STATEFUL_SET_IMMUTABLE}),  # type: ignore[arg-type]
         Served(POD, _admit_pod, built_in=True, schema=BUILT_IN, fixed=("spec.containers", "spec.volumes")),
         Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),
         Served(DISRUPTION_BUDGET, built_in=True, schema=BUILT_IN),
         Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
-        Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIMED}),  # type: ignore[arg-type]
+        Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIM_IMMUTABLE}),  # type: ignore[arg-type]
         Served(STORAGE_CLASS, **plain),  # type: ignore[arg-type]
         Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
         Served(CRD, built_in=True, schema=BUILT_IN),

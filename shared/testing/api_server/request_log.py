@@ -39,8 +39,8 @@ class Write(NamedTuple):
         """Render briefly enough for an assertion message: `APPLY Deployment cache/orders`."""
         if self.verb == CALL:
             return f"CALL {self.name}"
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.verb} {self.kind} {place}" + (f"/{self.subresource}" if self.subresource else "")
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.verb} {self.kind} {where}" + (f"/{self.subresource}" if self.subresource else "")
 
 
 @dataclass(slots=True)
@@ -68,28 +68,28 @@ class RequestLog:
         """Whether there was no request at all."""
         return not self.all_writes and not self.reads.total()
 
-    def enter(self, asked: Aimed, answer: Response | None, *, changed: bool) -> None:
+    def record(self, target: Aimed, answer: Response | None, *, changed: bool) -> None:
         """Record a request.
 
         Args:
             answer: response of the server; None if the request never reached it.
             changed: whether the server's state changed.
         """
-        if asked.request.method not in WRITES:
-            self.reads[asked.verb] += 1
+        if target.request.method not in WRITES:
+            self.reads[target.verb] += 1
             return
-        made = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}
-        name = asked.name or made.get("name") or asked.request.body["metadata"].get("name", "")
-        version = int(made.get("resourceVersion") or 0)
-        manager = "" if asked.request.method == "DELETE" else asked.manager
+        stored = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}
+        name = target.name or stored.get("name") or target.request.body["metadata"].get("name", "")
+        version = int(stored.get("resourceVersion") or 0)
+        manager = "" if target.request.method == "DELETE" else target.manager
         status = answer.status if answer is not None else 0
-        place = (asked.kind.name, asked.namespace, name, asked.subresource)
-        body = asked.request.body or {}
-        pins = body.get("metadata", {}) | body.get("preconditions", {})
-        pinned = bool(pins.get("uid") or pins.get("resourceVersion"))
-        self.all_writes.append(Write(asked.verb, *place, manager, changed, version, status, pinned))
+        where = (target.kind.name, target.namespace, name, target.subresource)
+        body = target.request.body or {}
+        preconditions = body.get("metadata", {}) | body.get("preconditions", {})
+        pinned = bool(preconditions.get("uid") or preconditions.get("resourceVersion"))
+        self.all_writes.append(Write(target.verb, *where, manager, changed, version, status, pinned))
 
-    def enter_call(self, call: Call, *, landed: bool) -> None:
+    def record_call(self, call: Call, *, landed: bool) -> None:
         """Record a database call.
 
         Args:

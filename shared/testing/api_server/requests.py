@@ -102,8 +102,8 @@ class Aimed:
             kind = served.kind
             if [kind.group, kind.version, kind.plural] == [group, *version, plural]:
                 known = {"": True, "status": served.status, "scale": bool(served.replicas)}.get(subresource, False)
-                homeless = kind.namespaced and bool(name) and not namespace
-                if known and len(rest) <= 3 and not homeless and (kind.namespaced or not namespace):
+                lacks_namespace = kind.namespaced and bool(name) and not namespace
+                if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
                     own = dataclasses.replace(request, body=clone(request.body))
                     return cls(own, served, namespace, name, subresource)
         raise Failure(404, "NotFound", f"the server could not find the requested resource ({request.path})")
@@ -138,15 +138,15 @@ def selects(selector: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _term(term: str) -> Callable[[Mapping[str, str]], bool]:
-    for word, wanted in ((" notin ", False), (" in ", True)):
+    for word, expected in ((" notin ", False), (" in ", True)):
         key, found, values = term.partition(word)
         if found:
-            among = {value.strip() for value in values.strip().removeprefix("(").removesuffix(")").split(",")}
-            return lambda labels: (labels.get(key.strip()) in among) is wanted
-    for sign, wanted in (("!=", False), ("==", True), ("=", True)):
+            allowed = {value.strip() for value in values.strip().removeprefix("(").removesuffix(")").split(",")}
+            return lambda labels: (labels.get(key.strip()) in allowed) is expected
+    for sign, expected in (("!=", False), ("==", True), ("=", True)):
         key, found, value = term.partition(sign)
         if found:
-            return lambda labels: (labels.get(key.strip()) == value.strip()) is wanted
+            return lambda labels: (labels.get(key.strip()) == value.strip()) is expected
     if " " in term:
         raise Failure(400, "BadRequest", f"unable to parse requirement: {term}")
     return lambda labels: (term.removeprefix("!") in labels) is not term.startswith("!")

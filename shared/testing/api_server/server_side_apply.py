@@ -81,27 +81,27 @@ def apply(
         FieldConflict: the apply would change fields of other managers, and `force` is not set.
         MissingKey, DuplicateKey: items of a list in `config` cannot be distinguished.
     """
-    said = frozenset(fields_of(schema, config))
-    gone = with_maps(records.get(manager, ())) - with_maps(
-        said.union(*(records[other] for other in records if other != manager))
+    applied = frozenset(fields_of(schema, config))
+    dropped = with_maps(records.get(manager, ())) - with_maps(
+        applied.union(*(records[other] for other in records if other != manager))
     )
-    after = records | {manager: said - UNTRACKED}
-    new = without(schema, _merge(schema, live, config), gone)
+    after = records | {manager: applied - UNTRACKED}
+    new = without(schema, _merge(schema, live, config), dropped)
     change = compare(schema, live, new)
-    taken = change.added | change.modified
-    conflicts = {other: fields & taken for other, fields in after.items() if other != manager and fields & taken}
+    changed = change.added | change.modified
+    conflicts = {other: fields & changed for other, fields in after.items() if other != manager and fields & changed}
     if conflicts and not force:
         raise FieldConflict(conflicts)
-    kept = {other: f if other == manager else f - taken - change.removed for other, f in after.items()}
+    kept = {other: f if other == manager else f - changed - change.removed for other, f in after.items()}
     return new, {other: fields for other, fields in kept.items() if fields}
 
 
 def track(schema: Schema, live: Obj, records: Records, new: Obj, manager: Manager) -> Records:
     """Return the records after a write other than apply: the writer owns every field whose value it changed."""
     change = compare(schema, live, new)
-    taken = change.added | change.modified
-    after = {other: fields - taken - change.removed for other, fields in records.items()}
-    after[manager] = (after.get(manager, frozenset()) | taken) - UNTRACKED
+    changed = change.added | change.modified
+    after = {other: fields - changed - change.removed for other, fields in records.items()}
+    after[manager] = (after.get(manager, frozenset()) | changed) - UNTRACKED
     return {other: fields for other, fields in after.items() if fields}
 
 
@@ -141,20 +141,20 @@ def describe(path: Path) -> str:
 
 def _merge(schema: Schema, live: Any, config: Any, path: Path = ()) -> Any:
     """Merge `config` over `live`, item by item in lists of type map or set; applied items keep their order."""
-    ours, theirs = schema.parts(path, config), schema.parts(path, live)
-    if ours is None or theirs is None:
+    applied_parts, live_parts = schema.parts(path, config), schema.parts(path, live)
+    if applied_parts is None or live_parts is None:
         return config
     if isinstance(config, list):  # items of other managers keep their position relative to their neighbours
-        steps = list(ours)
-        for place, step in enumerate(theirs):
-            if step not in ours:
-                steps.insert(min(place, len(steps)), step)
+        steps = list(applied_parts)
+        for position, step in enumerate(live_parts):
+            if step not in applied_parts:
+                steps.insert(min(position, len(steps)), step)
     else:
-        steps = list(theirs | ours)
+        steps = list(live_parts | applied_parts)
     merged = {
-        step: _merge(schema, theirs[step], ours[step], (*path, step))
-        if step in theirs and step in ours
-        else (ours | theirs)[step]
+        step: _merge(schema, live_parts[step], applied_parts[step], (*path, step))
+        if step in live_parts and step in applied_parts
+        else (applied_parts | live_parts)[step]
         for step in steps
     }
     return list(merged.values()) if isinstance(config, list) else {step[2:]: part for step, part in merged.items()}

@@ -44,17 +44,17 @@ class Store:
 
     def list(self, kind: Kind, namespace: str = "") -> list[Obj]:
         """List the objects of a kind in order of namespace and name; an empty namespace means all."""
-        return [obj for place, obj in sorted(self._objects[kind].items()) if namespace in ("", place[0])]
+        return [obj for key, obj in sorted(self._objects[kind].items()) if namespace in ("", key[0])]
 
     def keep(self, kind: Kind, new: Obj) -> Obj:
         """Store an object under a new version; an unchanged object keeps its version and notifies no watch."""
         metadata = new["metadata"]
-        place = (metadata.get("namespace", ""), metadata["name"])
-        live = self._objects[kind].get(place)
+        key = (metadata.get("namespace", ""), metadata["name"])
+        live = self._objects[kind].get(key)
         if new != live:
             metadata["resourceVersion"] = self._next()
-            self._objects[kind][place] = new
-            self.watches.tell(kind, "ADDED" if live is None else "MODIFIED", new)
+            self._objects[kind][key] = new
+            self.watches.record(kind, "ADDED" if live is None else "MODIFIED", new)
         return new
 
     def remove(self, kind: Kind, live: Obj) -> None:
@@ -63,7 +63,7 @@ class Store:
         del self._objects[kind][metadata.get("namespace", ""), metadata["name"]]
         last = clone(live)
         last["metadata"]["resourceVersion"] = self._next()
-        self.watches.tell(kind, "DELETED", last)
+        self.watches.record(kind, "DELETED", last)
 
     def unique(self, salt: str = "") -> str:
         """Return a UID that is unique in this store and the same in every run of a test."""

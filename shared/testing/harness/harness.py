@@ -29,7 +29,7 @@ TURNS = 200
 TRIES = 10
 """Consecutive failures of a reconcile without any change after which it is considered to fail permanently."""
 
-RESTLESS = "operator and workloads do not settle"
+NOT_SETTLED = "operator and workloads do not settle"
 
 View = Mapping[Kind, Obj]
 """A list response for each kind that an operator watches."""
@@ -73,15 +73,15 @@ class Harness:
         self._patience = patience
         self._wait = wait
         kube = Kube(self.server, manager=controller.operator)
-        self.queue = _TimelessQueue(controller.name, jitter=lambda: 0.0)
+        self.queue = _ManualTimerQueue(controller.name, jitter=lambda: 0.0)
         self.recorder = Recorder(kube, component=controller.operator)
         self.cache = controller.cache(self.queue.add)
-        tried = dataclasses.replace(controller, call=self._call)
+        disturbed = dataclasses.replace(controller, call=self._call)
         self.reconciler = Reconciler(
-            tried, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=clock
+            disturbed, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=clock
         )
         for kind in controller.kinds:
-            self.server.subscribe(lambda event, kind=kind: self._hear(kind, event), kind)  # type: ignore[misc]
+            self.server.subscribe(lambda event, kind=kind: self._receive(kind, event), kind)  # type: ignore[misc]
         self._listed: dict[Kind, int] = {}
         self.relist(view)
 
@@ -98,7 +98,7 @@ class Harness:
         self.deaf.clear()
         for kind, event in self.server.watches.history:
             if kind in self.controller.kinds and resource_version(event["object"]) > self._listed[kind]:
-                self._hear(kind, event)
+                self._receive(kind, event)
 
     def apply(self, name: str, **spec: Any) -> Obj:
         """Apply a resource as a user."""
@@ -133,7 +133,7 @@ class Harness:
         Raises:
             AssertionError: they do not settle.
         """
-        assert await self.rests(TURNS), RESTLESS
+        assert await self.rests(TURNS), NOT_SETTLED
 
     async def rests(self, turns: int) -> bool:
         """Let operator and workloads take turns until both are idle and no timer leads to another change.
@@ -143,13 +143,13 @@ class Harness:
         Returns:
             Whether they settled within this number of turns.
         """
-        rung = before = None
+        fired_at = before = None
         waited, failed = 0.0, 0
         for _ in range(turns):
             moved = bool(await self.run())
             if self._retry():
                 await self.run()
-            if self._hear_late():
+            if self._receive_late():
                 continue
             moved |= self.workloads.step() or bool(self.server.collect_garbage())
             if self._progress != before:
@@ -163,9 +163,9 @@ class Harness:
                 continue
             delay = self.queue.delay
             passes = delay if delay and delay <= self._patience else 0.0
-            if delay is None or (rung == self._progress and (not passes or waited >= self._patience)):
+            if delay is None or (fired_at == self._progress and (not passes or waited >= self._patience)):
                 return True
-            rung = self._progress
+            fired_at = self._progress
             waited += passes
             self._wait(passes)
             self.queue.ring()
@@ -204,22 +204,22 @@ class Harness:
             self.queue.add(key)
         return bool(failed)
 
-    def _hear(self, kind: Kind, event: Obj) -> None:
+    def _receive(self, kind: Kind, event: Obj) -> None:
         if not self.alive or kind in self.deaf:
             return
         if self.lags:
             self._late.append((kind, event))
         else:
-            self._enter(kind, event)
+            self._update_cache(kind, event)
 
-    def _hear_late(self) -> bool:
+    def _receive_late(self) -> bool:
         """Deliver delayed events; return whether there were any."""
         late, self._late = self._late, []
         for kind, event in late:
-            self._enter(kind, event)
+            self._update_cache(kind, event)
         return bool(late)
 
-    def _enter(self, kind: Kind, event: Obj) -> None:
+    def _update_cache(self, kind: Kind, event: Obj) -> None:
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
         (self.cache.gone if event["type"] == "DELETED" else self.cache.seen)(kind, obj)
 
@@ -229,7 +229,7 @@ class Harness:
         fault = self.server.faults.next(request)
         if fault is None or fault.landed:
             await self.controller.call(call)
-        self.server.log.enter_call(call, landed=fault is None or fault.landed)
+        self.server.log.record_call(call, landed=fault is None or fault.landed)
         if fault is not None:
             raise error_of(strike(fault, request), request)
 
@@ -244,7 +244,7 @@ def look(controller: Controller[Any, Any], server: ApiServer) -> View:
     return view
 
 
-class _TimelessQueue(Queue):
+class _ManualTimerQueue(Queue):
     """A queue whose timers fire only on request."""
 
     def __init__(self, name: str, *, jitter: Callable[[], float]) -> None:

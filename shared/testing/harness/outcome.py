@@ -18,7 +18,7 @@ from shared.kubernetes.kinds import Kind, Obj
 
 _MASKED = frozenset({"uid", "resourceVersion", "managedFields", "creationTimestamp"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-SHOWN = 12
+MAX_DIFFERENCES = 12
 """Maximum number of differences in a report."""
 
 HISTORY = ("generation", "observedGeneration", "restartCount")
@@ -27,7 +27,7 @@ HISTORY = ("generation", "observedGeneration", "restartCount")
 Path = tuple[str, ...]
 
 
-class Named(NamedTuple):
+class ObjectName(NamedTuple):
     """The identity of an object in counts.
 
     Attributes:
@@ -39,13 +39,13 @@ class Named(NamedTuple):
     owner: str = ""
 
     @classmethod
-    def of(cls, kind: Kind, obj: Obj) -> Named:
+    def of(cls, kind: Kind, obj: Obj) -> ObjectName:
         references = obj["metadata"].get("ownerReferences") or ()
         owner = next((f"{ref['kind']} {ref['name']}" for ref in references if ref.get("controller")), "")
         return cls(kind.name, obj["metadata"]["name"], owner)
 
 
-class Done(NamedTuple):
+class Operation(NamedTuple):
     """An operation that a run must not repeat more often than another.
 
     Attributes:
@@ -54,7 +54,7 @@ class Done(NamedTuple):
     """
 
     verb: str
-    named: Named
+    named: ObjectName
     own: bool
 
 
@@ -69,14 +69,14 @@ class Outcome:
     """
 
     objects: tuple[tuple[Kind, Obj], ...]
-    counts: Counter[Done]
+    counts: Counter[Operation]
     database: Any = None
 
     @cached_property
     def names(self) -> frozenset[tuple[str, str]]:
         """Kind and name of every object that exists or existed."""
-        there = (Named.of(kind, obj) for kind, obj in self.objects)
-        return frozenset((named.kind, named.name) for named in (*there, *(done.named for done in self.counts)))
+        existing = (ObjectName.of(kind, obj) for kind, obj in self.objects)
+        return frozenset((named.kind, named.name) for named in (*existing, *(done.named for done in self.counts)))
 
 
 class Reference:
@@ -94,18 +94,18 @@ class Reference:
         self.outcome = one
         self._fixed = one.names & other.names
         self._masks: frozenset[tuple[str, Path]] = frozenset()
-        ours, theirs = self._leaves(one), self._leaves(other)
-        odd = ours.keys() ^ theirs.keys()
-        if odd:
+        one_leaves, other_leaves = self._leaves(one), self._leaves(other)
+        unmatched = one_leaves.keys() ^ other_leaves.keys()
+        if unmatched:
             raise AssertionError(
                 "two undisturbed runs end with different objects, so the scenario has no stable reference: "
-                + ", ".join(f"{name} exists in only one run" for name in sorted(odd))
+                + ", ".join(f"{name} exists in only one run" for name in sorted(unmatched))
             )
         self._masks = frozenset(
             (_group(name), _general(path))
-            for name in ours
-            for path in ours[name].keys() | theirs[name].keys()
-            if ours[name].get(path) != theirs[name].get(path)
+            for name in one_leaves
+            for path in one_leaves[name].keys() | other_leaves[name].keys()
+            if one_leaves[name].get(path) != other_leaves[name].get(path)
         )
         self._expected = self._leaves(one)
 
@@ -119,10 +119,10 @@ class Reference:
         lines = [f"{name}: missing" for name in sorted(self._expected.keys() - found.keys())]
         lines += [f"{name}: unexpected" for name in sorted(found.keys() - self._expected.keys())]
         for name in sorted(self._expected.keys() & found.keys()):
-            want, have = self._expected[name], found[name]
-            for path in sorted(want.keys() | have.keys()):
-                if want.get(path) != have.get(path) and not {*unstable} & {*path}:
-                    what = f"{have.get(path, '(none)')!r}, expected {want.get(path, '(none)')!r}"
+            expected, found_fields = self._expected[name], found[name]
+            for path in sorted(expected.keys() | found_fields.keys()):
+                if expected.get(path) != found_fields.get(path) and not {*unstable} & {*path}:
+                    what = f"{found_fields.get(path, '(none)')!r}, expected {expected.get(path, '(none)')!r}"
                     lines.append(f"{name}: {'.'.join(path)}: {what}")
         return _short(lines)
 
@@ -132,12 +132,13 @@ class Reference:
         Args:
             at_most: whether to report only operations of the operator, and only those that are more frequent.
         """
-        want, have = (self._counted(run, own=at_most) for run in (self.outcome, outcome))
+        expected, found_fields = (self._counted(run, own=at_most) for run in (self.outcome, outcome))
         return _short(
             [
-                f"{name}: {verb} {have[name, verb]} times, expected {want[name, verb]}"
-                for name, verb in sorted(want | have)
-                if have[name, verb] > want[name, verb] or (have[name, verb] < want[name, verb] and not at_most)
+                f"{name}: {verb} {found_fields[name, verb]} times, expected {expected[name, verb]}"
+                for name, verb in sorted(expected | found_fields)
+                if found_fields[name, verb] > expected[name, verb]
+                or (found_fields[name, verb] < expected[name, verb] and not at_most)
             ]
         )
 
@@ -148,7 +149,7 @@ class Reference:
                 counted[self._identity(done.named), f"{done.verb}{' by the operator' * done.own}"] += count
         return counted
 
-    def _identity(self, named: Named) -> str:
+    def _identity(self, named: ObjectName) -> str:
         if (named.kind, named.name) in self._fixed:
             return f"{named.kind} {named.name}"
         return f"{named.kind} of {named.owner or 'no owner'}"
@@ -158,7 +159,7 @@ class Reference:
         found: dict[str, dict[Path, Any]] = {}
         generated: dict[str, list[dict[Path, Any]]] = {}
         for kind, obj in outcome.objects:
-            named = Named.of(kind, obj)
+            named = ObjectName.of(kind, obj)
             name = self._identity(named)
             fixed = (named.kind, named.name) in self._fixed
             fields = self._unmasked(name, obj if fixed else obj | {"metadata": obj["metadata"] | {"name": ""}})
@@ -173,21 +174,21 @@ class Reference:
         return found
 
     def _unmasked(self, name: str, value: Any) -> dict[Path, Any]:
-        return {path: leaf for path, leaf in _walk(value, ()) if (name, _general(path)) not in self._masks}
+        return {path: leaf for path, leaf in _leaves_of(value, ()) if (name, _general(path)) not in self._masks}
 
 
-def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _leaves_of(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     """Yield the leaves of a JSON value with their paths; list items are identified by type or name if they have one."""
     if isinstance(value, dict) and value:
         for key in sorted(value):
             if key not in _MASKED:
-                yield from _walk(value[key], (*path, key))
+                yield from _leaves_of(value[key], (*path, key))
     elif isinstance(value, list) and value:
         yield (*path, "length"), len(value)
         names = [str(item.get("type") or item.get("name")) if isinstance(item, dict) else "None" for item in value]
         numbered = "None" in names or len({*names}) < len(names)
         for number, item in enumerate(value):
-            yield from _walk(item, (*path, f"[{number if numbered else names[number]}]"))
+            yield from _leaves_of(item, (*path, f"[{number if numbered else names[number]}]"))
     elif isinstance(value, str) and _TIME.fullmatch(value):
         yield path, "a time"
     else:
@@ -205,5 +206,5 @@ def _group(name: str) -> str:
 
 
 def _short(lines: list[str]) -> list[str]:
-    rest = len(lines) - SHOWN
-    return lines if rest <= 0 else [*lines[:SHOWN], f"and {rest} more"]
+    rest = len(lines) - MAX_DIFFERENCES
+    return lines if rest <= 0 else [*lines[:MAX_DIFFERENCES], f"and {rest} more"]

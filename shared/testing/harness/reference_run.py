@@ -12,13 +12,13 @@ from shared.observability import metrics
 from shared.status import conditions
 from shared.testing.harness.harness import View, look
 from shared.testing.harness.outcome import Reference
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, story
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject, describe_steps
 from shared.testing.harness.scenario_runner import Play, World
 
 _SEEDS = (0, 1)
 
 
-class Occasion(NamedTuple):
+class InjectionPoint(NamedTuple):
     """A point at which a disturbance can be injected.
 
     Attributes:
@@ -47,21 +47,21 @@ class Course:
     subject: Subject
     scenario: Scenario
     reference: Reference
-    writes: list[Occasion]
-    events: list[Occasion]
+    writes: list[InjectionPoint]
+    events: list[InjectionPoint]
     moments: list[tuple[int, View]]
     halts: list[World]
 
-    def play(self, occasions: list[Occasion], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
+    def play(self, points: list[InjectionPoint], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
         """Start a run at the last settled state before the nth occasion.
 
         Returns:
             The run, the remaining steps, and the number of occasions between its start and the nth one.
         """
-        step = occasions[nth].step
+        step = points[nth].step
         while step and self.scenario.steps[step - 1].turns is not None:
             step -= 1
-        before = sum(occasion.step < step for occasion in occasions)
+        before = sum(point.step < step for point in points)
         return Play(self.halts[step].fork()), self.scenario.steps[step:], nth - before
 
     @classmethod
@@ -73,35 +73,37 @@ class Course:
                 unexpected exception in a reconcile.
         """
         before = panics()
-        starts = [await _given(World(subject, seed=seed), scenario) for seed in _SEEDS]
+        starts = [await _world_after_setup(World(subject, seed=seed), scenario) for seed in _SEEDS]
         plays = [Play(start.fork()) for start in starts]
-        tracks = _Tracks(plays[0])
+        recorder = _Recorder(plays[0])
         for step in scenario.steps:
             await plays[0].step(step)
-            tracks.halt()
+            recorder.halt()
         await plays[0].go(())
-        tracks.halt()
+        recorder.halt()
         await plays[1].go(scenario.steps)
         for play in plays:
             _require_end(scenario, play.stage)
         assert panics() == before, f"{scenario}: a reconcile raised an unexpected exception; see the log"
         reference = Reference(*(play.world.outcome for play in plays))
-        return cls(subject, scenario, reference, tracks.writes, tracks.events, tracks.moments, tracks.halts[:-1])
+        return cls(
+            subject, scenario, reference, recorder.writes, recorder.events, recorder.moments, recorder.halts[:-1]
+        )
 
 
-class _Tracks:
+class _Recorder:
     """Records a run."""
 
     def __init__(self, play: Play) -> None:
-        self.writes: list[Occasion] = []
-        self.events: list[Occasion] = []
+        self.writes: list[InjectionPoint] = []
+        self.events: list[InjectionPoint] = []
         self.moments: list[tuple[int, View]] = []
         self.halts = [play.world.fork()]
         self._play = play
         self._controller = play.world.subject.controller(play.world.database)
-        self._seen: tuple[int, View] = (0, self._look())
+        self._view: tuple[int, View] = (0, self._list())
         for kind in self._controller.kinds:
-            play.world.server.subscribe(self._note, kind)
+            play.world.server.subscribe(self._record_event, kind)
 
     @property
     def _step(self) -> int:
@@ -110,29 +112,29 @@ class _Tracks:
     def halt(self) -> None:
         """Record the end of a step."""
         new = self._play.world.server.log.all_writes[len(self.writes) :]
-        self.writes += [Occasion(str(write), self._step) for write in new]
+        self.writes += [InjectionPoint(str(write), self._step) for write in new]
         self.halts.append(self._play.world.fork())
-        self._turn()
+        self._record_view()
 
-    def _note(self, event: Obj) -> None:
+    def _record_event(self, event: Obj) -> None:
         if self._play.operator is not None:
             obj = event["object"]
             about = f"{obj['kind']} {obj['metadata']['name']}"
-            self.events.append(Occasion(f"{event['type']} {about}", self._step, about))
-        self._turn()
+            self.events.append(InjectionPoint(f"{event['type']} {about}", self._step, about))
+        self._record_view()
 
-    def _turn(self) -> None:
+    def _record_view(self) -> None:
         """Record the previous view if objects or specs differ from it."""
-        before, now = self._seen, (self._step, self._look())
-        if _gist(before[1]) != _gist(now[1]):
+        before, now = self._view, (self._step, self._list())
+        if _distinguishing_parts(before[1]) != _distinguishing_parts(now[1]):
             self.moments.append(before)
-        self._seen = now
+        self._view = now
 
-    def _look(self) -> View:
+    def _list(self) -> View:
         return look(self._controller, self._play.world.server)
 
 
-def _gist(view: View) -> set[tuple[str, object]]:
+def _distinguishing_parts(view: View) -> set[tuple[str, object]]:
     """Return the parts in which a stale view must differ to count as distinct: the existing objects and their specs."""
     return {
         (obj["metadata"]["uid"], kind != POD and (obj["metadata"].get("generation") or resource_version(obj)))
@@ -147,20 +149,20 @@ def panics() -> float:
     return sum(sample.value for sample in samples if sample.name.endswith("_total"))
 
 
-async def _given(world: World, scenario: Scenario) -> World:
+async def _world_after_setup(world: World, scenario: Scenario) -> World:
     play = Play(world)
     await play.go(scenario.given)
     play.end()
-    play.world.forget()
+    play.world.start_counting()
     return play.world.fork()
 
 
 def _require_end(scenario: Scenario, stage: Stage) -> None:
     reasons = {str(accessors.condition(found, conditions.READY).get("reason", "")) for found in stage.find()}
-    wanted = {scenario.ends} if scenario.ends else set()
-    said = [accessors.condition(found, conditions.READY).get("message", "") for found in stage.find()]
-    assert reasons == wanted, (
-        f"{scenario} ({story((*scenario.given, *scenario.steps))}): expected "
+    expected = {scenario.ends} if scenario.ends else set()
+    messages = [accessors.condition(found, conditions.READY).get("message", "") for found in stage.find()]
+    assert reasons == expected, (
+        f"{scenario} ({describe_steps((*scenario.given, *scenario.steps))}): expected "
         f"{f'Ready condition with reason {scenario.ends}' if scenario.ends else 'no resource'}, found "
-        f"{', '.join(sorted(reasons)) or 'no resource'}: {said}"
+        f"{', '.join(sorted(reasons)) or 'no resource'}: {messages}"
     )

@@ -292,7 +292,7 @@ def untold(step: ScenarioStep) -> ScenarioStep:
     return replace(step, untold=True)
 
 
-def story(steps: Iterable[ScenarioStep]) -> str:
+def describe_steps(steps: Iterable[ScenarioStep]) -> str:
     """Describe steps in one line."""
     return ", then ".join(map(str, steps))
 

@@ -13,19 +13,19 @@ from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import EVENT
 from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
-from shared.testing.harness.harness import NAMESPACE, NOW, RESTLESS, TURNS, Harness, View
-from shared.testing.harness.outcome import Done, Named, Outcome
+from shared.testing.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
+from shared.testing.harness.outcome import ObjectName, Operation, Outcome
 from shared.testing.harness.scenario import Clock, ScenarioStep, Simulated, Stage, Subject, Timed, Unsafe
 from shared.testing.kubelet.workloads import Workloads
 
 FIRST_VERSION = 1000
 _VERBS = {"ADDED": "created", "DELETED": "deleted"}
 
-OUTAGE = 40
+MAX_OUTAGE_TURNS = 40
 """Longest outage of a watch, in turns."""
 
 
-async def _nothing(*_: object) -> bool:
+async def _do_nothing(*_: object) -> bool:
     """Do nothing: the default of the hooks."""
     return False
 
@@ -45,10 +45,10 @@ class World:
         kinds = [subject.controller(self.database).kind, *subject.serves]
         self.server = ApiServer(kinds, clock=self.clock, version=FIRST_VERSION * (1 + seed))
         self.workloads = Workloads(
-            self.server, processes=self._simulated, made=FIRST_VERSION * seed, nodes=subject.nodes
+            self.server, processes=self._simulated, created=FIRST_VERSION * seed, nodes=subject.nodes
         )
         self._before = 0
-        self._let_watch()
+        self._connect_database()
 
     def fork(self) -> World:
         """Return an independent copy of this world."""
@@ -58,7 +58,7 @@ class World:
         world.server = self.server.fork(world.clock)
         world.workloads = self.workloads.fork(world.server, world._simulated)
         world._before = self._before
-        world._let_watch()
+        world._connect_database()
         return world
 
     def require_safe(self) -> None:
@@ -70,7 +70,7 @@ class World:
         if self._simulated is not None and self._simulated.violations:
             raise Unsafe("; ".join(self._simulated.violations[:3]))
 
-    def forget(self) -> None:
+    def start_counting(self) -> None:
         """Exclude everything up to now from the counts."""
         self._before = len(self.server.watches.history)
         self.server.log.reset()
@@ -87,7 +87,7 @@ class World:
             wait=self.clock.wait,
         )
 
-    def rest(self) -> None:
+    def settle_workloads(self) -> None:
         """Let Kubernetes' controllers settle without an operator."""
         while self.workloads.step() or self.server.collect_garbage():
             pass
@@ -96,7 +96,7 @@ class World:
     def _simulated(self) -> Simulated | None:
         return self.database if isinstance(self.database, Simulated) else None
 
-    def _let_watch(self) -> None:
+    def _connect_database(self) -> None:
         if self._simulated is not None:
             self.server.witness = self._simulated.witness
         if isinstance(self.database, Timed):
@@ -106,16 +106,16 @@ class World:
     def outcome(self) -> Outcome:
         objects = tuple((kind, obj) for kind, obj in self.server.objects() if kind != EVENT)
         counts = Counter(
-            Done(_VERBS[event["type"]], Named.of(kind, event["object"]), own=False)
+            Operation(_VERBS[event["type"]], ObjectName.of(kind, event["object"]), own=False)
             for kind, event in self.server.watches.history[self._before :]
             if event["type"] in _VERBS and kind != EVENT
         )
         for write in self.server.log.writes(changed=True):
             if write.status == HTTPStatus.CREATED or write.verb == "DELETE":
                 verb = "deleted" if write.verb == "DELETE" else "created"
-                counts[Done(verb, Named(write.kind, write.name), own=True)] += 1
+                counts[Operation(verb, ObjectName(write.kind, write.name), own=True)] += 1
         for what, count in self.database.counts().items():
-            counts[Done("done", Named("database", what), own=True)] = count
+            counts[Operation("done", ObjectName("database", what), own=True)] = count
         return Outcome(objects, counts, self.database.state())
 
 
@@ -136,8 +136,8 @@ class Play:
     def __init__(self, world: World) -> None:
         self.world = world
         self.operator: Harness | None = None
-        self.on_crash: Callable[[Crash], Awaitable[object]] = _nothing
-        self.after_step: Callable[[], Awaitable[bool]] = _nothing
+        self.on_crash: Callable[[Crash], Awaitable[object]] = _do_nothing
+        self.after_step: Callable[[], Awaitable[bool]] = _do_nothing
         self.contended = False
         self._lags = False
         self._kind = world.subject.controller(world.database).kind
@@ -200,15 +200,15 @@ class Play:
     async def settle(self) -> None:
         """Settle in spite of crashes."""
         while self.operator is not None:
-            was_deaf = bool(self.operator.deaf)
-            if await self._turn(OUTAGE if was_deaf else TURNS):
+            was_broken = bool(self.operator.deaf)
+            if await self._turn(MAX_OUTAGE_TURNS if was_broken else TURNS):
                 break
-            assert was_deaf or self.operator.deaf, RESTLESS
+            assert was_broken or self.operator.deaf, NOT_SETTLED
             if self.operator.deaf:  # a watch may break or recover in between
                 self.operator.relist()  # no watch stays broken
                 self.contended = True
         if self.operator is None:
-            self.world.rest()
+            self.world.settle_workloads()
             self.world.require_safe()
 
     async def _turn(self, turns: int) -> bool:
@@ -235,7 +235,7 @@ class Play:
             self.operator.stop()
         self.operator = None
 
-    async def land(self, crash: Crash) -> None:
+    async def carry_out(self, crash: Crash) -> None:
         """Carry out the last request of a crashed process. A running process observes the result at its next resync."""
         if crash.request.method == CALL:
             with contextlib.suppress(Exception):  # the process that would receive the error has ended

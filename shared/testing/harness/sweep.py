@@ -36,15 +36,15 @@ class Failure:
 
     Attributes:
         run: scenario, disturbance and point.
-        said: differences from the expectation, one per line.
+        details: differences from the expectation, one per line.
     """
 
     run: str
     oracle: Oracle
-    said: tuple[str, ...]
+    details: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n    ".join((f"{self.run}: failed: {self.oracle.value}", *self.said))
+        return "\n    ".join((f"{self.run}: failed: {self.oracle.value}", *self.details))
 
 
 @dataclass
@@ -65,32 +65,34 @@ class Sweep:
         return self.runs - len({failure.run for failure in self.failures})
 
 
-_courses: dict[tuple[Subject, Scenario], Course] = {}
+_reference_runs: dict[tuple[Subject, Scenario], Course] = {}
 
 
-async def course_of(subject: Subject, scenario: Scenario) -> Course:
+async def reference_run_of(subject: Subject, scenario: Scenario) -> Course:
     """Return the undisturbed run, recorded once per process."""
-    if (subject, scenario) not in _courses:
-        _courses[subject, scenario] = await Course.learn(subject, scenario)
-    return _courses[subject, scenario]
+    if (subject, scenario) not in _reference_runs:
+        _reference_runs[subject, scenario] = await Course.learn(subject, scenario)
+    return _reference_runs[subject, scenario]
 
 
 async def sweep(subject: Subject, scenario: Scenario, disturbance: Disturbance) -> Sweep:
     """Run the scenario once for each point of the disturbance."""
-    course = await course_of(subject, scenario)
+    course = await reference_run_of(subject, scenario)
     done = Sweep(f"{subject.name}/{scenario}")
     points = disturbance.points(course)
     for nth, point in enumerate(points):
         run = f"{done.name}, disturbance '{disturbance}', point {nth + 1} of {len(points)} ({point})"
-        done.failures += [Failure(run, oracle, tuple(said)) for oracle, said in await _tried(course, disturbance, nth)]
+        done.failures += [
+            Failure(run, oracle, tuple(details)) for oracle, details in await _check_run(course, disturbance, nth)
+        ]
         done.runs += 1
     return done
 
 
-async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tuple[Oracle, list[str]]]:
+async def _check_run(course: Course, disturbance: Disturbance, nth: int) -> list[tuple[Oracle, list[str]]]:
     """Return the oracles that reject one run, with the differences."""
     failed: list[tuple[Oracle, list[str]]] = []
-    with _defects() as defects:
+    with _unexpected_exceptions() as defects:
         try:
             play = await disturbance.play(course, nth)
             outcome = play.world.outcome
@@ -109,7 +111,7 @@ async def _tried(course: Course, disturbance: Disturbance, nth: int) -> list[tup
         except AssertionError as error:
             failed.append((Oracle.REST, [str(error)]))
     failed.append((Oracle.DEFECT, defects))
-    return [(oracle, said) for oracle, said in failed if said]
+    return [(oracle, details) for oracle, details in failed if details]
 
 
 async def _writes_at_rest(play: Play) -> list[str]:
@@ -129,22 +131,22 @@ async def _writes_at_rest(play: Play) -> list[str]:
 
 
 @contextmanager
-def _defects() -> Iterator[list[str]]:
+def _unexpected_exceptions() -> Iterator[list[str]]:
     """Collect the unexpected exceptions of reconciles."""
-    told = _Told()
+    collector = _ExceptionCollector()
     logger = logging.getLogger(reconciler.__name__)
     before = panics()
-    logger.addHandler(told)
-    said: list[str] = []
+    logger.addHandler(collector)
+    details: list[str] = []
     try:
-        yield said
+        yield details
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(collector)
         if count := panics() - before:
-            said += [f"{count:g} unexpected exceptions", *told.tracebacks]
+            details += [f"{count:g} unexpected exceptions", *collector.tracebacks]
 
 
-class _Told(logging.Handler):
+class _ExceptionCollector(logging.Handler):
     """Keeps the last lines of logged exceptions."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ class Processes(Protocol):
 
 
 @runtime_checkable
-class Readers(Processes, Protocol):
+class FileReaders(Processes, Protocol):
     """Processes that read ConfigMaps and Secrets: `run` receives those with the claims, by volume name.
 
     Attributes:
@@ -72,52 +72,52 @@ class Kubelet:
     """The scheduler and the kubelets of all nodes.
 
     Args:
-        made: number of addresses assigned before; new pods get other ones.
+        created: number of addresses assigned before; new pods get other ones.
         nodes: number of nodes. A new pod is bound to the node with the fewest pods.
 
     Attributes:
         processes: processes that run in pods; None if a test needs none.
-        spare: addresses to assign again before new ones.
+        reusable: addresses to assign again before new ones.
     """
 
-    def __init__(self, server: ApiServer, *, made: int = 0, nodes: int = 1) -> None:
+    def __init__(self, server: ApiServer, *, created: int = 0, nodes: int = 1) -> None:
         self.processes: Processes | None = None
-        self.made = made
-        self.spare: list[str] = []
+        self.created = created
+        self.reusable: list[str] = []
         self.nodes = nodes
         self._server = server
         self._actor = server.actor("kubelet")
-        self._alive: dict[str, None] = {}
+        self._started: dict[str, None] = {}
 
     def fork(self, server: ApiServer) -> Kubelet:
         """Return a copy for a fork of the server, without its processes."""
-        kubelet = Kubelet(server, made=self.made, nodes=self.nodes)
-        kubelet._alive, kubelet.spare = dict(self._alive), list(self.spare)
+        kubelet = Kubelet(server, created=self.created, nodes=self.nodes)
+        kubelet._started, kubelet.reusable = dict(self._started), list(self.reusable)
         return kubelet
 
-    def bury(self) -> None:
+    def report_deletions(self) -> None:
         """Report deleted pods and claims to the processes."""
         if self.processes is None:
             return
-        there = {
+        existing = {
             obj["metadata"]["uid"] for kind in (POD, PERSISTENT_VOLUME_CLAIM) for _, obj in self._server.objects(kind)
         }
-        for uid in [uid for uid in self._alive if uid not in there]:
-            del self._alive[uid]
+        for uid in [uid for uid in self._started if uid not in existing]:
+            del self._started[uid]
             self.processes.end(uid)
 
-    def look_after(self, pod: Obj, trouble: str) -> bool:
+    def sync_pod(self, pod: Obj, trouble: str) -> bool:
         """Stop, bind, start or report on a pod; return whether there was anything to do.
 
         Args:
             trouble: reason why the pod is not ready, regardless of its processes.
         """
         metadata = pod["metadata"]
-        place = (POD, metadata["namespace"], metadata["name"])
+        address = (POD, metadata["namespace"], metadata["name"])
         if metadata.get("deletionTimestamp"):
             if not metadata.get("deletionGracePeriodSeconds"):
                 return False  # stopped, but its finalizers block its removal
-            self._actor.delete(*place, gracePeriodSeconds=0)
+            self._actor.delete(*address, gracePeriodSeconds=0)
             return True
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
             return False
@@ -125,16 +125,16 @@ class Kubelet:
         if missing:
             return self._report(pod, self._unscheduled(pod, missing))
         if not pod["spec"].get("nodeName"):
-            self._actor.merge(*place, {"spec": {"nodeName": self._node()}})
-        address = pod["status"].get("podIP") or self._address()
+            self._actor.merge(*address, {"spec": {"nodeName": self._node()}})
+        ip = pod["status"].get("podIP") or self._address()
         fate = Fate(trouble)
         if self.processes is not None and trouble in RUNNING:
-            self._alive |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
-            known = pod["status"] | {"podIP": address}
-            files = self._files(pod) if isinstance(self.processes, Readers) else {}
+            self._started |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
+            known = pod["status"] | {"podIP": ip}
+            files = self._files(pod) if isinstance(self.processes, FileReaders) else {}
             fate = self.processes.run(pod | {"status": known}, claims | files)
             fate = Fate(fate.trouble or trouble, fate.said, fate.exits)
-        return self._report(pod, self._status(pod, fate, address))
+        return self._report(pod, self._status(pod, fate, ip))
 
     def _claims(self, pod: Obj) -> tuple[dict[str, Obj], str]:
         """Return the claims that a pod uses, and the reason why it cannot be scheduled, if any."""
@@ -186,7 +186,7 @@ class Kubelet:
         conditions = self.conditions(pod["status"], [("PodScheduled", False)])
         return {"phase": "Pending", "conditions": [conditions[0] | {"reason": "Unschedulable", "message": why}]}
 
-    def _status(self, pod: Obj, fate: Fate, address: str) -> Obj:
+    def _status(self, pod: Obj, fate: Fate, ip: str) -> Obj:
         before = pod["status"]
         ended, failed = bool(fate.exits), any(exited.code for exited in fate.exits.values())
         ready, runs = not fate.trouble and not ended, fate.trouble in RUNNING
@@ -198,8 +198,8 @@ class Kubelet:
         status = {
             "phase": ("Failed" if failed else "Succeeded") if ended else phase,
             "startTime": before.get("startTime") or self._server.now(),
-            "podIP": address,
-            "podIPs": [{"ip": address}],
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
             "conditions": self.conditions(before, holds),
             "containerStatuses": self._containers(pod, fate, "containers", "containerStatuses"),
         }
@@ -254,7 +254,7 @@ class Kubelet:
 
     def _address(self) -> str:
         """Return a spare IP address if there is one, otherwise one that no pod had before."""
-        if self.spare:
-            return self.spare.pop(0)
-        self.made += 1
-        return f"10.244.{self.made // 250}.{self.made % 250 + 1}"
+        if self.reusable:
+            return self.reusable.pop(0)
+        self.created += 1
+        return f"10.244.{self.created // 250}.{self.created % 250 + 1}"

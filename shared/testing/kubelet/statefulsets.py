@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.kubelet.replicas import counted, is_leaving, is_of, is_ready, reference, replica, template_hash
+from shared.testing.kubelet.replicas import (
+    is_owned_by,
+    is_ready,
+    is_terminating,
+    reference,
+    replica,
+    status_counts,
+    template_hash,
+)
 
 if TYPE_CHECKING:
     from shared.testing.api_server.server import ApiServer
@@ -31,18 +39,21 @@ class StatefulSets:
             return False
         if self._adopt(owner) or self._own_claims(owner):
             return True
-        pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_of(pod, owner)}
+        pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_owned_by(pod, owner)}
         return self._scale(owner, pods) or self._roll(owner, pods) or self._report(owner, list(pods.values()))
 
     def _adopt(self, owner: Obj) -> bool:
         """Adopt a pod without a controller whose labels and name match."""
-        wanted, name = owner["spec"]["selector"]["matchLabels"], re.escape(owner["metadata"]["name"])
+        desired, name = owner["spec"]["selector"]["matchLabels"], re.escape(owner["metadata"]["name"])
         for _, pod in self._server.objects(POD):
             metadata = pod["metadata"]
-            labels, free = metadata.get("labels") or {}, not metadata.get("ownerReferences") and not is_leaving(pod)
-            if not free or metadata["namespace"] != owner["metadata"]["namespace"]:
+            labels, adoptable = (
+                metadata.get("labels") or {},
+                not metadata.get("ownerReferences") and not is_terminating(pod),
+            )
+            if not adoptable or metadata["namespace"] != owner["metadata"]["namespace"]:
                 continue
-            if wanted.items() <= labels.items() and re.fullmatch(rf"{name}-\d+", metadata["name"]):
+            if desired.items() <= labels.items() and re.fullmatch(rf"{name}-\d+", metadata["name"]):
                 self._controller.merge(
                     POD,
                     metadata["namespace"],
@@ -53,9 +64,9 @@ class StatefulSets:
         return False
 
     def _scale(self, owner: Obj, pods: dict[int, Obj]) -> bool:
-        wanted = owner["spec"]["replicas"]
+        desired = owner["spec"]["replicas"]
         ordered = owner["spec"]["podManagementPolicy"] == "OrderedReady"
-        for number in range(wanted):
+        for number in range(desired):
             if number not in pods:
                 if self._claim(owner, number) or self._create(owner, number):
                     return True
@@ -63,16 +74,16 @@ class StatefulSets:
                     return False
                 continue
             pod = pods[number]
-            if pod["status"].get("phase") in ("Succeeded", "Failed") and not is_leaving(pod):
+            if pod["status"].get("phase") in ("Succeeded", "Failed") and not is_terminating(pod):
                 return self._delete(pod)
-            if not pod["spec"].get("nodeName") and not is_leaving(pod) and self._claim(owner, number):
+            if not pod["spec"].get("nodeName") and not is_terminating(pod) and self._claim(owner, number):
                 return True
-            if ordered and (is_leaving(pod) or not is_ready(pod)):
+            if ordered and (is_terminating(pod) or not is_ready(pod)):
                 return False
-        surplus = [pods[number] for number in sorted(pods, reverse=True) if number >= wanted]
-        if ordered and any(map(is_leaving, surplus)):
+        surplus = [pods[number] for number in sorted(pods, reverse=True) if number >= desired]
+        if ordered and any(map(is_terminating, surplus)):
             return False
-        return any(self._delete(pod) for pod in surplus if not is_leaving(pod))
+        return any(self._delete(pod) for pod in surplus if not is_terminating(pod))
 
     def _roll(self, owner: Obj, pods: dict[int, Obj]) -> bool:
         """Delete one outdated pod, the highest ordinal first, once every updated pod is ready."""
@@ -80,7 +91,7 @@ class StatefulSets:
             return False
         for number in sorted(pods, reverse=True):
             pod = pods[number]
-            if is_leaving(pod):
+            if is_terminating(pod):
                 return False
             if not self._is_updated(owner, pod):
                 return self._delete(pod)
@@ -106,14 +117,14 @@ class StatefulSets:
         """
         policy = owner["spec"]["persistentVolumeClaimRetentionPolicy"]
         assert policy["whenScaled"] == "Retain", "only whenScaled: Retain is supported"
-        wanted = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
+        desired = [reference(owner, STATEFUL_SET)] if policy["whenDeleted"] == "Delete" else []
         pattern = rf"({'|'.join(map(re.escape, _claim_stems(owner)))})-\d+"
         for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM):
             metadata = claim["metadata"]
             here = metadata["namespace"] == owner["metadata"]["namespace"] and re.fullmatch(pattern, metadata["name"])
-            theirs = [ref for ref in metadata.get("ownerReferences", ()) if ref["uid"] != owner["metadata"]["uid"]]
-            if here and not theirs and (metadata.get("ownerReferences") or []) != wanted:
-                patch = {"metadata": {"ownerReferences": wanted or None}}
+            others = [ref for ref in metadata.get("ownerReferences", ()) if ref["uid"] != owner["metadata"]["uid"]]
+            if here and not others and (metadata.get("ownerReferences") or []) != desired:
+                patch = {"metadata": {"ownerReferences": desired or None}}
                 self._controller.merge(PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"], patch)
                 return True
         return False
@@ -128,7 +139,7 @@ class StatefulSets:
     def _create(self, owner: Obj, number: int) -> bool:
         templates = owner["spec"].get("volumeClaimTemplates", ())
         claims = [self._claim_of(owner, template, number) for template in templates]
-        if any(claim is None or is_leaving(claim) for claim in claims):
+        if any(claim is None or is_terminating(claim) for claim in claims):
             return False
         name, revision = f"{owner['metadata']['name']}-{number}", _revision(owner)
         labels = {REVISION: revision, "statefulset.kubernetes.io/pod-name": name}
@@ -141,8 +152,8 @@ class StatefulSets:
             for name, claim in zip((template["metadata"]["name"] for template in templates), claims, strict=True)
             if claim is not None
         ]
-        about = {"hostname": name, "subdomain": owner["spec"].get("serviceName", ""), "volumes": volumes}
-        pod["spec"] = {**pod["spec"], **about}
+        identity = {"hostname": name, "subdomain": owner["spec"].get("serviceName", ""), "volumes": volumes}
+        pod["spec"] = {**pod["spec"], **identity}
         try:
             self._controller.create(POD, pod)
         except AlreadyExists:  # the pod of an earlier StatefulSet awaits garbage collection
@@ -159,18 +170,18 @@ class StatefulSets:
     def _report(self, owner: Obj, pods: list[Obj]) -> bool:
         before = owner.get("status", {})
         ready = sum(map(is_ready, pods))
-        staying = [pod for pod in pods if not is_leaving(pod)]
+        staying = [pod for pod in pods if not is_terminating(pod)]
         updated = sum(self._is_updated(owner, pod) for pod in staying)
         status: Obj = {"observedGeneration": owner["metadata"]["generation"], "replicas": len(pods)}
         status |= {"availableReplicas": ready, "updateRevision": _revision(owner)}
-        status |= counted({"readyReplicas": ready, "updatedReplicas": updated})
+        status |= status_counts({"readyReplicas": ready, "updatedReplicas": updated})
         rolls = owner["spec"]["updateStrategy"]["type"] == "RollingUpdate"
         if (rolls and updated == len(pods)) or not before.get("currentRevision"):
             status["currentRevision"] = status["updateRevision"]
         if status == {key: before.get(key) for key in status}:
             return False
-        place = (owner["metadata"]["namespace"], owner["metadata"]["name"])
-        self._controller.merge(STATEFUL_SET, *place, {"status": status}, subresource="status")
+        address = (owner["metadata"]["namespace"], owner["metadata"]["name"])
+        self._controller.merge(STATEFUL_SET, *address, {"status": status}, subresource="status")
         return True
 
 

@@ -72,7 +72,7 @@ class _Kubelet(Actor):
             return super().merge(kind, namespace, name, patch, subresource=subresource)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-        return self._ask(Request("POST", kind.path(namespace, name, "binding"), body=binding))
+        return self._send(Request("POST", kind.path(namespace, name, "binding"), body=binding))
 
 
 def _without_zeros(value: Any) -> Any:

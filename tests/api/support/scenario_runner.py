@@ -18,7 +18,7 @@ from shared.runtime import operator as process_operator
 from shared.status import conditions
 from shared.testing.api_server import garbage_collector
 from shared.testing.faults import Faults, writes
-from shared.testing.harness.outcome import HISTORY, Done, Named, Outcome, Reference
+from shared.testing.harness.outcome import HISTORY, ObjectName, Operation, Outcome, Reference
 from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
 from shared.testing.harness.sweep import Failure, Oracle, Sweep
@@ -99,7 +99,7 @@ class Run:
         self.cast = cast
         self.database = cast.database()
         processes = self.database if isinstance(self.database, Processes) else None
-        self.world = World(plane, made=1000 * seed, kinds=cast.kinds, processes=processes, nodes=cast.nodes)
+        self.world = World(plane, created=1000 * seed, kinds=cast.kinds, processes=processes, nodes=cast.nodes)
         of = cast.operator(self.database) if cast.operator else None
         self.operator = Operator(plane.kubeconfig, self.world.namespace, of=of)
         self.operator.start()
@@ -111,16 +111,16 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        done: Counter[Done] = Counter()
+        done: Counter[Operation] = Counter()
         deleted: set[str] = set()
         for asked in self.wrote:
             *_, plural, name = asked.path.split("/")
             if asked.status == 201:
-                done[Done("created", Named(plural, name), own=True)] += 1
+                done[Operation("created", ObjectName(plural, name), own=True)] += 1
             elif asked.method == "DELETE" and asked.status == 200 and asked.uid not in deleted:
                 # A deletion without a response is repeated, perhaps before the object is removed.
                 deleted.add(asked.uid)
-                done[Done("deleted", Named(plural, name), own=True)] += 1
+                done[Operation("deleted", ObjectName(plural, name), own=True)] += 1
         state = self.database.state() if self.database is not None else None
         return Outcome(tuple(self.world.server.objects()), done, state)
 

@@ -61,7 +61,7 @@ class World:
         self,
         plane: ControlPlane,
         *,
-        made: int = 0,
+        created: int = 0,
         kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, POD),
         processes: Processes | None = None,
         nodes: int = 1,
@@ -70,7 +70,7 @@ class World:
         self._live = LiveServer(plane, self.namespace, kinds)
         self.server = self._live.as_server
         self.person = self._live.actor("person")
-        self.workloads: Workloads | None = Workloads(self.server, processes=processes, made=made, nodes=nodes)
+        self.workloads: Workloads | None = Workloads(self.server, processes=processes, created=created, nodes=nodes)
         self.person.create(NAMESPACE, {"metadata": {"name": self.namespace}})
 
     def actor(self, name: str) -> Actor:

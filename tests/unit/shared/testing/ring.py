@@ -284,8 +284,8 @@ class Guarded(Members):
     def end(self, uid: str) -> None:
         pass
 
-    def witness(self, asked: Aimed, live: Obj | None) -> None:
-        if asked.kind == SERVICE and live is not None:
+    def witness(self, target: Aimed, live: Obj | None) -> None:
+        if target.kind == SERVICE and live is not None:
             self.violations.append(f"the operator wrote to {live['metadata']['name']}")
             raise Unsafe(self.violations[-1])
 

@@ -32,7 +32,7 @@ def kube(server: ApiServer) -> Kube:
     return Kube(server, manager="operator")
 
 
-def placed(obj: Obj, **metadata: Any) -> Obj:
+def in_cache_namespace(obj: Obj, **metadata: Any) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "namespace": "cache", **metadata}}
 
 
@@ -52,8 +52,8 @@ def test_every_recorded_scenario_is_replayed() -> None:
 async def test_lists_select_by_labels_and_namespace(server: ApiServer, kube: Kube) -> None:
     kubectl = server.actor("kubectl")
     for name, labels in (("a", {"tier": "web"}), ("b", {"tier": "db"}), ("c", {})):
-        kubectl.create(CONFIG_MAP, placed(config_map({}), name=name, labels=labels))
-    kubectl.create(CONFIG_MAP, placed(config_map({}), name="d", namespace="other", labels={"tier": "web"}))
+        kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name, labels=labels))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name="d", namespace="other", labels={"tier": "web"}))
 
     async def names(namespace: str | None, labels: str) -> list[str]:
         listing = await kube.list(CONFIG_MAP, namespace, labels=labels)
@@ -84,7 +84,7 @@ def test_label_selectors_follow_kubectl_syntax(selector: str, matches: bool) -> 
 
 async def test_long_lists_are_paginated(server: ApiServer) -> None:
     for name in "abc":
-        server.actor("kubectl").create(CONFIG_MAP, placed(config_map({}), name=name))
+        server.actor("kubectl").create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name))
     first = server.handle(Request("GET", CONFIG_MAP.path("cache"), {"limit": "2"})).body
     query = {"limit": "2", "continue": first["metadata"]["continue"]}
     rest = server.handle(Request("GET", CONFIG_MAP.path("cache"), query)).body
@@ -93,12 +93,12 @@ async def test_long_lists_are_paginated(server: ApiServer) -> None:
 
 
 async def test_new_object_gets_server_set_metadata(kube: Kube) -> None:
-    created = await kube.create(WIDGET, placed(widget({"size": 1}), uid="mine", generation=7))
+    created = await kube.create(WIDGET, in_cache_namespace(widget({"size": 1}), uid="mine", generation=7))
     assert created["metadata"]["creationTimestamp"] == "2026-01-02T00:00:00Z"
     assert created["metadata"]["generation"] == 1
     assert created["metadata"]["uid"] != "mine"
     with pytest.raises(AlreadyExists):
-        await kube.create(WIDGET, placed(widget({"size": 1})))
+        await kube.create(WIDGET, in_cache_namespace(widget({"size": 1})))
 
 
 async def test_generated_names_differ(kube: Kube) -> None:
@@ -122,7 +122,7 @@ async def test_terminating_namespace_rejects_new_objects(server: ApiServer, kube
     kubectl.create(NAMESPACE, {"metadata": {"name": "cache", "finalizers": ["example.com/content"]}})
     kubectl.delete(NAMESPACE, None, "cache")
     with pytest.raises(Forbidden, match="being terminated"):
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
 
 
 async def test_admission_sets_defaults_and_rejects_invalid_objects(server: ApiServer) -> None:
@@ -131,14 +131,14 @@ async def test_admission_sets_defaults_and_rejects_invalid_objects(server: ApiSe
             raise ValueError("spec.size: Invalid value: -1: should be greater than or equal to 0")
 
     kubectl = ApiServer([Served(WIDGET, admit)]).actor("kubectl")
-    assert kubectl.create(WIDGET, placed(widget({})))["spec"] == {"size": 3}
+    assert kubectl.create(WIDGET, in_cache_namespace(widget({})))["spec"] == {"size": 3}
     with pytest.raises(Invalid, match=r'Widget "it" is invalid: spec\.size: Invalid value: -1'):
         kubectl.merge(WIDGET, "cache", "it", {"spec": {"size": -1}})
 
 
 def test_responses_are_copies(server: ApiServer) -> None:
     kubectl = server.actor("kubectl")
-    kubectl.create(CONFIG_MAP, placed(config_map({"a": "1"})))["data"]["a"] = "changed"
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))["data"]["a"] = "changed"
     kubectl.get(CONFIG_MAP, "cache", "it")["data"]["a"] = "changed"
     assert kubectl.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
 
@@ -162,10 +162,10 @@ def watch(server: ApiServer) -> list[tuple[str, str]]:
 
 def test_watch_receives_changes_of_its_kind_only(server: ApiServer) -> None:
     received, kubectl = watch(server), server.actor("kubectl")
-    kubectl.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
-    kubectl.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
+    kubectl.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
+    kubectl.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
     kubectl.merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
-    kubectl.apply(SERVICE, placed(service({"port": 80})))
+    kubectl.apply(SERVICE, in_cache_namespace(service({"port": 80})))
     kubectl.delete(CONFIG_MAP, "cache", "it")
     assert received == [("ADDED", "it"), ("MODIFIED", "it"), ("DELETED", "it")]
 
@@ -174,7 +174,7 @@ def test_deletion_event_has_its_own_version(server: ApiServer) -> None:
     events: list[Obj] = []
     server.subscribe(events.append)
     kubectl = server.actor("kubectl")
-    kubectl.create(CONFIG_MAP, placed(config_map({})))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({})))
     kubectl.delete(CONFIG_MAP, "cache", "it")
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions[1] > versions[0]
@@ -184,13 +184,13 @@ def test_delayed_events_are_delivered_later_or_dropped(server: ApiServer) -> Non
     received, kubectl = watch(server), server.actor("kubectl")
     server.watches.hold()
     for name in "abc":
-        kubectl.create(CONFIG_MAP, placed(config_map({}), name=name))
+        kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name=name))
     assert received == []
     server.watches.release(1)
     assert received == [("ADDED", "a")]
     server.watches.drop(1)
     server.watches.release()
-    kubectl.create(CONFIG_MAP, placed(config_map({}), name="d"))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name="d"))
     assert received == [("ADDED", "a"), ("ADDED", "c"), ("ADDED", "d")]
 
 
@@ -198,8 +198,8 @@ def test_delayed_events_are_delivered_later_or_dropped(server: ApiServer) -> Non
 
 
 async def test_log_records_requests_and_their_effects(server: ApiServer, kube: Kube) -> None:
-    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
-    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"})))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
     with pytest.raises(NotFound):
         await kube.merge(WIDGET, "cache", "none", {"status": {}}, subresource="status")
     await kube.get(CONFIG_MAP, "cache", "it")
@@ -217,9 +217,9 @@ async def test_log_records_requests_and_their_effects(server: ApiServer, kube: K
 
 
 async def test_log_records_which_writes_name_a_uid(server: ApiServer, kube: Kube) -> None:
-    created = await kube.apply(CONFIG_MAP, placed(config_map({})))
+    created = await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     uid = created["metadata"]["uid"]
-    await kube.apply(CONFIG_MAP, placed(config_map({"a": "1"}, uid=uid)))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"}, uid=uid)))
     await kube.merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
     await kube.delete(CONFIG_MAP, "cache", "it", uid=uid)
     assert [write.pinned for write in server.log.writes()] == [False, True, False, True]
@@ -227,12 +227,12 @@ async def test_log_records_which_writes_name_a_uid(server: ApiServer, kube: Kube
 
 def test_fork_has_the_same_state_and_history_and_is_independent(server: ApiServer) -> None:
     kubectl = server.actor("kubectl")
-    kubectl.create(CONFIG_MAP, placed(config_map({"a": "1"})))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({"a": "1"})))
     seen: list[Obj] = []
     server.subscribe(seen.append)
     fork = server.fork(clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     fork.actor("kubectl").merge(CONFIG_MAP, "cache", "it", {"data": {"a": "2"}})
-    fork.actor("kubectl").create(CONFIG_MAP, placed(config_map({}), name="other"))
+    fork.actor("kubectl").create(CONFIG_MAP, in_cache_namespace(config_map({}), name="other"))
     assert kubectl.get(CONFIG_MAP, "cache", "it")["data"] == {"a": "1"}
     assert [event["type"] for _, event in fork.watches.history] == ["ADDED", "MODIFIED", "ADDED"]
     assert fork.objects(CONFIG_MAP)[1][1]["metadata"]["creationTimestamp"] == "2030-01-01T00:00:00Z"
@@ -242,13 +242,13 @@ def test_fork_has_the_same_state_and_history_and_is_independent(server: ApiServe
 async def test_injected_error_changes_nothing(server: ApiServer, kube: Kube) -> None:
     server.faults.answer(429, retry_after=7.0)
     with pytest.raises(Unavailable) as caught:
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert caught.value.retry_after == 7.0
     server.faults.answer(409)
     with pytest.raises(Conflict):
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert not server.objects(CONFIG_MAP)
-    await kube.apply(CONFIG_MAP, placed(config_map({})))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert server.objects(CONFIG_MAP)
 
 
@@ -256,7 +256,7 @@ async def test_injected_error_changes_nothing(server: ApiServer, kube: Kube) -> 
 async def test_timed_out_write_may_have_been_carried_out(server: ApiServer, kube: Kube, landed: bool) -> None:
     (server.faults.lose_answer if landed else server.faults.lose_request)()
     with pytest.raises(Unavailable, match="no answer"):
-        await kube.apply(CONFIG_MAP, placed(config_map({})))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert bool(server.objects(CONFIG_MAP)) is landed
     assert [write.changed for write in server.log.writes()] == [landed]
 
@@ -265,10 +265,10 @@ async def test_timed_out_write_may_have_been_carried_out(server: ApiServer, kube
 async def test_crash_happens_before_or_after_the_nth_write(server: ApiServer, kube: Kube, when: str) -> None:
     script: Callable[[int], None] = getattr(server.faults, f"crash_{when}")
     script(2)
-    await kube.apply(CONFIG_MAP, placed(config_map({}), name="first"))
+    await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({}), name="first"))
     await kube.list(CONFIG_MAP)
     with pytest.raises(Crash):
-        await kube.apply(CONFIG_MAP, placed(config_map({}), name="second"))
+        await kube.apply(CONFIG_MAP, in_cache_namespace(config_map({}), name="second"))
     assert len(server.objects(CONFIG_MAP)) == (1 if when == "before" else 2)
     assert not server.faults.pending
 
@@ -276,7 +276,7 @@ async def test_crash_happens_before_or_after_the_nth_write(server: ApiServer, ku
 async def test_faults_strike_matching_requests_only(server: ApiServer, kube: Kube) -> None:
     server.faults.answer(500, when=requests("PATCH", "/status"), times=None)
     server.faults.answer(503, when=reads, skip=1)
-    await kube.create(WIDGET, placed(widget({"size": 1})))
+    await kube.create(WIDGET, in_cache_namespace(widget({"size": 1})))
     await kube.get(WIDGET, "cache", "it")
     with pytest.raises(Unavailable):
         await kube.get(WIDGET, "cache", "it")
@@ -293,7 +293,7 @@ async def test_faults_strike_matching_requests_only(server: ApiServer, kube: Kub
 def owned(owner: Obj, *, blocks: bool = False, **metadata: Any) -> Obj:
     reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "blockOwnerDeletion": blocks}
     reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
-    return placed(config_map({}), ownerReferences=[reference], **metadata)
+    return in_cache_namespace(config_map({}), ownerReferences=[reference], **metadata)
 
 
 def remaining(server: ApiServer) -> list[str]:
@@ -302,9 +302,9 @@ def remaining(server: ApiServer) -> list[str]:
 
 def test_garbage_collection_deletes_dependents(server: ApiServer) -> None:
     kubectl = server.actor("kubectl")
-    child = kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, placed(widget({}))), name="child"))
+    child = kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), name="child"))
     kubectl.create(CONFIG_MAP, owned(child, name="grandchild"))
-    kubectl.create(CONFIG_MAP, placed(config_map({}), name="unrelated"))
+    kubectl.create(CONFIG_MAP, in_cache_namespace(config_map({}), name="unrelated"))
     kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Background")
     assert remaining(server) == ["ConfigMap child", "ConfigMap grandchild", "ConfigMap unrelated"]
     assert server.collect_garbage() == 2
@@ -313,7 +313,7 @@ def test_garbage_collection_deletes_dependents(server: ApiServer) -> None:
 
 def test_orphaned_dependents_lose_their_owner_reference(server: ApiServer) -> None:
     kubectl = server.actor("kubectl")
-    kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, placed(widget({}))), name="child"))
+    kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), name="child"))
     kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Orphan")
     server.collect_garbage()
     assert remaining(server) == ["ConfigMap child"]
@@ -323,7 +323,7 @@ def test_orphaned_dependents_lose_their_owner_reference(server: ApiServer) -> No
 def test_foreground_deletion_removes_the_owner_last(server: ApiServer) -> None:
     kubectl, deleted = server.actor("kubectl"), []
     server.subscribe(lambda event: deleted.append(event["object"]["kind"]) if event["type"] == "DELETED" else None)
-    kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, placed(widget({}))), blocks=True, name="child"))
+    kubectl.create(CONFIG_MAP, owned(kubectl.create(WIDGET, in_cache_namespace(widget({}))), blocks=True, name="child"))
     kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Foreground")
     assert kubectl.get(WIDGET, "cache", "it")["metadata"]["finalizers"] == ["foregroundDeletion"]
     server.collect_garbage()
@@ -332,7 +332,7 @@ def test_foreground_deletion_removes_the_owner_last(server: ApiServer) -> None:
 
 def test_dependent_with_a_finalizer_blocks_foreground_deletion(server: ApiServer) -> None:
     kubectl = server.actor("kubectl")
-    owner = kubectl.create(WIDGET, placed(widget({})))
+    owner = kubectl.create(WIDGET, in_cache_namespace(widget({})))
     kubectl.create(CONFIG_MAP, owned(owner, blocks=True, name="child", finalizers=["example.com/hold"]))
     kubectl.delete(WIDGET, "cache", "it", propagationPolicy="Foreground")
     server.collect_garbage()
@@ -343,16 +343,18 @@ def test_dependent_with_a_finalizer_blocks_foreground_deletion(server: ApiServer
 
 
 async def test_deletion_with_a_uid_spares_a_recreated_object(server: ApiServer, kube: Kube) -> None:
-    first = await kube.create(CONFIG_MAP, placed(config_map({})))
+    first = await kube.create(CONFIG_MAP, in_cache_namespace(config_map({})))
     assert await kube.delete(CONFIG_MAP, "cache", "it", uid=first["metadata"]["uid"]) is None
-    await kube.create(CONFIG_MAP, placed(config_map({})))
+    await kube.create(CONFIG_MAP, in_cache_namespace(config_map({})))
     with pytest.raises(Conflict, match="UID in precondition"):
         await kube.delete(CONFIG_MAP, "cache", "it", uid=first["metadata"]["uid"])
     assert remaining(server) == ["ConfigMap it"]
 
 
 async def test_pod_on_a_node_is_removed_by_its_kubelet(server: ApiServer, kube: Kube) -> None:
-    pod = placed({"metadata": {"name": "it"}, "spec": {"containers": [{"name": "main", "image": "image:1"}]}})
+    pod = in_cache_namespace(
+        {"metadata": {"name": "it"}, "spec": {"containers": [{"name": "main", "image": "image:1"}]}}
+    )
     created = await kube.create(POD, pod)
     server.actor("scheduler").merge(POD, "cache", "it", {"spec": {"nodeName": "node-1"}})
     left = await kube.delete(POD, "cache", "it", uid=created["metadata"]["uid"])
@@ -366,4 +368,4 @@ async def test_deployment_with_an_empty_selector_is_rejected(kube: Kube) -> None
     bare = deployment()
     bare["spec"]["selector"] = {}
     with pytest.raises(Invalid, match=r"spec\.template\.metadata\.labels"):
-        await kube.apply(DEPLOYMENT, placed(bare))
+        await kube.apply(DEPLOYMENT, in_cache_namespace(bare))
