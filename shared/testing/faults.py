@@ -104,7 +104,7 @@ class Faults:
         self._script.append(_Fault(when, skip, times, True, None))
 
     def crash_before(self, nth: int, *, when: When = writes) -> None:
-        """Raise Crash in place of the nth request from now (the first is 1)."""
+        """Raise Crash instead of carrying out the nth request from now (the first is 1)."""
         self._script.append(_Fault(when, nth - 1, 1, False, None, crash=True))
 
     def crash_after(self, nth: int, *, when: When = writes) -> None:

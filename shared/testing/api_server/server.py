@@ -1,4 +1,4 @@
-"""An in-memory Kubernetes API server that a controller cannot tell from a real one.
+"""An in-memory Kubernetes API server that a controller cannot distinguish from a real one.
 
 `ApiServer` is a `Transport`. The operator under test sends its requests through it (`Kube(server, manager=...)`). They
 are logged in `server.log` and subject to `server.faults`. Every other client (a user with kubectl, Kubernetes'

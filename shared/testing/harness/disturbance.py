@@ -118,8 +118,8 @@ def _stale_view() -> Disturbance:
 
     def targets(course: Course) -> list[tuple[int, int]]:
         return [
-            (moment, halt)
-            for moment, (step, _) in enumerate(course.moments)
+            (index, halt)
+            for index, (step, _) in enumerate(course.views)
             for halt in range(step, len(course.scenario.steps))
             if course.scenario.steps[halt].turns is None
         ]
@@ -127,13 +127,13 @@ def _stale_view() -> Disturbance:
     def points(course: Course) -> list[str]:
         steps = course.scenario.steps
         return [
-            f"after '{steps[halt]}', with the view during '{steps[course.moments[moment][0]]}' (view {moment + 1})"
-            for moment, halt in targets(course)
+            f"after '{steps[halt]}', with the view during '{steps[course.views[index][0]]}' (view {index + 1})"
+            for index, halt in targets(course)
         ]
 
     async def play(course: Course, nth: int) -> Play:
-        moment, halt = targets(course)[nth]
-        _, view = course.moments[moment]
+        index, halt = targets(course)[nth]
+        _, view = course.views[index]
         play = Play(course.halts[halt + 1].fork())
         before = play.world.fork()
         play.begin(view)
@@ -147,7 +147,7 @@ def _stale_view() -> Disturbance:
         # A spec that an operator could see is carried out already; acting on an older one is an error.
         if not course.scenario.steps[halt].absent:
             _require_same_database(before.database, play.world.database)
-        operator.catch_up()
+        operator.deliver_missed_events()
         await play.settle()
         await play.go(course.scenario.steps[halt + 1 :])
         return play

@@ -47,7 +47,7 @@ class Harness:
         wait: lets a number of seconds pass.
 
     Attributes:
-        deaf: kinds whose watch is broken. Their events are missed until `relist` or `catch_up`.
+        deaf: kinds whose watch is broken. Their events are missed until `relist` or `deliver_missed_events`.
         lags: whether events arrive only when the operator is idle, so that a retry precedes them.
     """
 
@@ -93,7 +93,7 @@ class Harness:
             for key in self.cache.replace(kind, None, listing):
                 self.queue.add(key)
 
-    def catch_up(self) -> None:
+    def deliver_missed_events(self) -> None:
         """Deliver all events since the last list, as a resumed watch does."""
         self.deaf.clear()
         for kind, event in self.server.watches.history:
@@ -131,7 +131,7 @@ class Harness:
         """Let operator and workloads take turns until both are idle.
 
         Raises:
-            AssertionError: they do not settle.
+            AssertionError: operator and workloads do not settle.
         """
         assert await self.rests(TURNS), NOT_SETTLED
 

@@ -40,7 +40,7 @@ class Course:
         reference: expected outcome.
         writes: writes of the operator, in order.
         events: watch events of the operator, in order.
-        moments: distinct views over time, each with the index of its step.
+        views: distinct views over time, each with the index of its step.
         halts: the world before the first step and after each step.
     """
 
@@ -49,14 +49,14 @@ class Course:
     reference: Reference
     writes: list[InjectionPoint]
     events: list[InjectionPoint]
-    moments: list[tuple[int, View]]
+    views: list[tuple[int, View]]
     halts: list[World]
 
     def play(self, points: list[InjectionPoint], nth: int) -> tuple[Play, tuple[ScenarioStep, ...], int]:
-        """Start a run at the last settled state before the nth occasion.
+        """Start a run at the last settled state before the nth point.
 
         Returns:
-            The run, the remaining steps, and the number of occasions between its start and the nth one.
+            The run, the remaining steps, and the number of points between its start and the nth one.
         """
         step = points[nth].step
         while step and self.scenario.steps[step - 1].turns is not None:
@@ -86,9 +86,7 @@ class Course:
             _require_end(scenario, play.stage)
         assert panics() == before, f"{scenario}: a reconcile raised an unexpected exception; see the log"
         reference = Reference(*(play.world.outcome for play in plays))
-        return cls(
-            subject, scenario, reference, recorder.writes, recorder.events, recorder.moments, recorder.halts[:-1]
-        )
+        return cls(subject, scenario, reference, recorder.writes, recorder.events, recorder.views, recorder.halts[:-1])
 
 
 class _Recorder:
@@ -97,7 +95,7 @@ class _Recorder:
     def __init__(self, play: Play) -> None:
         self.writes: list[InjectionPoint] = []
         self.events: list[InjectionPoint] = []
-        self.moments: list[tuple[int, View]] = []
+        self.views: list[tuple[int, View]] = []
         self.halts = [play.world.fork()]
         self._play = play
         self._controller = play.world.subject.controller(play.world.database)
@@ -127,7 +125,7 @@ class _Recorder:
         """Record the previous view if objects or specs differ from it."""
         before, now = self._view, (self._step, self._list())
         if _distinguishing_parts(before[1]) != _distinguishing_parts(now[1]):
-            self.moments.append(before)
+            self.views.append(before)
         self._view = now
 
     def _list(self) -> View:

@@ -143,7 +143,7 @@ class Stage:
     Attributes:
         kind: kind of the resource.
         namespace: namespace of all objects.
-        person: client of the user who carries out the steps.
+        person: client of the user that carries out the steps.
         workloads: Kubernetes' controllers; a step can make their pods fail.
         database: database of the subject, which steps change directly.
         clock: clock of the world, if it can be advanced.

@@ -124,7 +124,7 @@ class Run:
         state = self.database.state() if self.database is not None else None
         return Outcome(tuple(self.world.server.objects()), done, state)
 
-    def go(self, steps: Iterable[ScenarioStep]) -> None:
+    def run_steps(self, steps: Iterable[ScenarioStep]) -> None:
         for step in steps:
             if self._set_operator(not step.absent) and not step.absent:
                 self.rest()
@@ -174,12 +174,12 @@ class Run:
         self.operator.stop()
         self.world.close()
 
-    def _set_operator(self, wanted: bool) -> bool:
+    def _set_operator(self, must_run: bool) -> bool:
         """Start or stop the operator as required; return whether its state changed."""
-        if wanted == self._running:
+        if must_run == self._running:
             return False
-        self._running = wanted
-        (self.operator.start if wanted else self.operator.stop)()
+        self._running = must_run
+        (self.operator.start if must_run else self.operator.stop)()
         return True
 
     def _move(self) -> int:
@@ -256,16 +256,16 @@ class LiveCourse:
         run = Run(self.plane, seed=2 + nth, cast=self.cast)
         unstable = (*UNSTABLE, *self.cast.unstable)
         try:
-            run.go(self.scenario.given)
+            run.run_steps(self.scenario.given)
             SCRIPTS[disturbance](run.operator.wire.faults, nth)
-            run.go(self.scenario.steps)
-            said = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=unstable))}
+            run.run_steps(self.scenario.steps)
+            details = {Oracle.END: run.eventually(lambda: self.reference.differences(run.outcome, unstable=unstable))}
             if run.operator.wire.faults.pending:
                 return None
             if self.scenario.counted and self.scenario.name not in self.cast.uncounted:
-                said[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
-            said[Oracle.STILL] = run.eventually(run.writes_of_the_next)
-            return [Failure(name, oracle, tuple(lines)) for oracle, lines in said.items() if lines]
+                details[Oracle.COUNTS] = self.reference.miscounts(run.outcome)
+            details[Oracle.STILL] = run.eventually(run.writes_of_the_next)
+            return [Failure(name, oracle, tuple(lines)) for oracle, lines in details.items() if lines]
         finally:
             run.close()
 
@@ -274,9 +274,9 @@ def _undisturbed(plane: ControlPlane, scenario: Scenario, seed: int, cast: Cast)
     """Return the outcome and the writes of an undisturbed run."""
     run = Run(plane, seed=seed, cast=cast)
     try:
-        run.go(scenario.given)
+        run.run_steps(scenario.given)
         begins = len(run.wrote)
-        run.go(scenario.steps)
+        run.run_steps(scenario.steps)
         reasons = {accessors.condition(found, conditions.READY).get("reason") for found in run.world.listed(cast.kind)}
         expected = {scenario.ends} if scenario.ends else set()
         assert reasons == expected, f"{scenario}: expected final reasons {expected}, found {reasons}"
