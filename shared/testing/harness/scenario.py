@@ -67,7 +67,7 @@ class Simulated(Database, Processes, Protocol):
 
     violations: list[str]
 
-    def witness(self, asked: Aimed, live: Obj | None) -> None:
+    def witness(self, target: Aimed, live: Obj | None) -> None:
         """Check a write that the operator made.
 
         Args:
@@ -190,8 +190,8 @@ class Scenario:
     Attributes:
         given: setup steps, during which no disturbance is injected.
         ends: reason of the resource's Ready condition at the end; empty if the resource is deleted.
-        counted: whether every run must create and delete as many objects as the undisturbed one. False if a hurried
-            step makes these numbers depend on timing.
+        counted: whether every run must create and delete as many objects as the undisturbed one. Set to False if
+            these numbers depend on timing, as with a limit on turns.
     """
 
     name: str
@@ -254,7 +254,7 @@ def lose(kind: Kind = POD) -> ScenarioStep:
 
 
 def trouble(what: str) -> ScenarioStep:
-    """Make pods fail from now on, with a reason as in `Workloads.trouble`; an empty reason makes them ready again."""
+    """Make pods fail from now on for a reason, as in `Workloads.trouble`; an empty one makes them ready again."""
 
     def act(stage: Stage) -> None:
         stage.workloads.trouble = lambda _: what

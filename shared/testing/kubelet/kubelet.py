@@ -234,12 +234,12 @@ class Kubelet:
 
     def _terminated(self, ended: Exit, before: Obj) -> Obj:
         """Return the terminated state of a container; an unchanged one keeps its time."""
-        said = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed"}
-        said |= {"message": ended.message} if ended.message else {}
+        result = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed"}
+        result |= {"message": ended.message} if ended.message else {}
         known: Obj = before.get("terminated", {})
-        if said.items() <= known.items():
+        if result.items() <= known.items():
             return before
-        return {"terminated": said | {"startedAt": self._server.now(), "finishedAt": self._server.now()}}
+        return {"terminated": result | {"startedAt": self._server.now(), "finishedAt": self._server.now()}}
 
     def conditions(self, status: Obj, holds: list[tuple[str, bool]]) -> list[Obj]:
         """Build conditions; an unchanged one keeps its last transition time."""
