@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from operators.greeter.api.resource import ADMISSION, API
 
+from operators.greeter.api.resource import ADMISSION, API
 from tests.support.paths import REPOSITORY
 
 
