@@ -126,11 +126,11 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProble
     try:
         return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
     except NotFound:
-        status = (
+        message = (
             f"EtcdCluster {name} does not exist in this namespace. Create it, or create an EtcdBackup of another "
             "cluster."
         )
-        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {status}")
+        return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {message}")
     except InvalidSpec as wrong:
         return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} is invalid: {wrong}")
 
