@@ -216,7 +216,7 @@ class Gateway:
     async def _request(
         self, path: str, read: Callable[[Any], Answer], within: float = REQUEST_TIMEOUT_SECONDS, **body: Any
     ) -> Answer:
-        """Send a request; if it is rejected without a valid token, and so not executed, send it again with a new one."""
+        """Send a request; if it is rejected for its token, and so not executed, send it again with a new one."""
         token = _tokens.get(self._key)
         try:
             return await self._wire.post(path, body, read, token=token, within=within)

@@ -174,7 +174,10 @@ class Server(Protocol):
         """Whether history before a revision is deleted, by a serializable read at `revision - 1`."""
 
     async def alarms(self) -> tuple[Alarm, ...]:
-        """Return the alarms of all members. Needs a quorum and an entry of Raft's log, unlike `EndpointStatus.alarms`."""
+        """Return the alarms of all members.
+
+        Unlike `EndpointStatus.alarms`, this needs a quorum and an entry of Raft's log.
+        """
 
     async def cluster_version(self) -> str:
         """Return the version that all members run together as, such as 3.5.0; empty until it is decided.
@@ -193,7 +196,7 @@ class Server(Protocol):
         """Promote a learner to a voter.
 
         Raises:
-            NotInSync: its log is below nine tenths of the leader's.
+            NotInSync: the learner's log is below nine tenths of the leader's.
         """
 
     async def remove(self, member_id: int) -> None:

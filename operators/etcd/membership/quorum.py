@@ -59,10 +59,10 @@ def removal_refusal(seen: Observed, member: Member) -> str:
     """Return why a member must not be removed now; empty if it may.
 
     A learner may always be removed, because it does not vote. A voter that is down may be removed while the others are
-    a quorum: that can only lower the required number. A healthy voter may be removed only if all others are healthy.
-    Otherwise each removal reduces the tolerance of the cluster, and the voter that is down may be needed next. A voter
-    that does not answer the operator but is ready counts as healthy here, because the operator may be cut off. A leader
-    must be reachable to hand over before.
+    a quorum, because that can only lower the required number. A healthy voter may be removed only if all others are
+    healthy. Otherwise each removal reduces the tolerance of the cluster, and the voter that is down may be needed next.
+    A voter that does not answer the operator but is ready counts as healthy here, because the operator may be cut off.
+    A leader must be reachable to hand over before.
     """
     if seen.members is None:
         return "no quorum of members answers"
