@@ -9,7 +9,7 @@ from functools import cached_property
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome, time
-from operators.etcd.reasons import POD_GONE, POD_NOT_STARTING
+from operators.etcd.reasons import POD_DELETED, POD_NOT_STARTING
 from shared.kubernetes.pods import Pod
 
 START_TIMEOUT_SECONDS = 600.0
@@ -34,7 +34,7 @@ class Assessment:
         """Outcome of the current attempt; a pod that is missing, or does not start in time, has failed."""
         pod = self.observed.pod
         if pod is None:
-            return Outcome(False, POD_GONE, "The pod of the attempt was deleted.") if self.attempts else None
+            return Outcome(False, POD_DELETED, "The pod of the attempt was deleted.") if self.attempts else None
         if self.observed.outcome is not None:
             return self.observed.outcome
         created = time(pod["metadata"].get("creationTimestamp"))

@@ -17,18 +17,14 @@ DATA = "data"
 """Name of the volume, and of the data directory in it."""
 
 SECRETS = "etcd.ydzs.io/secrets"
-"""Annotation of pods: a digest of the Secrets' content that etcd reads only at its start; a new digest restarts
-members.
-"""
+"""Annotation of pods: digest of the Secrets' content that etcd reads only at its start; a change restarts members."""
 
 SERVES = "etcd.ydzs.io/serves"
 CLIENTS = "clients"
 """Label and value of pods that receive clients: etcd rejects clients of a learner."""
 
 CLUSTER_UID = "etcd.ydzs.io/cluster-uid"
-"""Label of volume claims: UID of the resource that owns the data. A claim of the same name may belong to another
-resource.
-"""
+"""Label of volume claims: UID of the resource that owns the data. A later resource may have the same name."""
 
 
 def owner(resource: EtcdCluster, operator: str) -> Owner:

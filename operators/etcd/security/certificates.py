@@ -13,10 +13,11 @@ from shared.pki.rotation import CertificateRequest, in_domains, server_hosts
 
 
 def leaves(resource: EtcdCluster) -> tuple[CertificateRequest, ...]:
-    """Return the requests for the certificates of peers, of servers (which etcd's gateway also presents) and of clients.
+    """Return the requests for the certificates of peers, of servers and of clients.
 
-    The last one has no common name: with authentication, etcd's gateway rejects client certificates that have one,
-    because it would be taken for the user (`CommonName of client …` in server/embed/serve.go).
+    The certificate of servers is also presented by etcd's gateway. That of clients has no common name: with
+    authentication, etcd's gateway rejects client certificates that have one, because it would be taken for the user
+    (`CommonName of client …` in server/embed/serve.go).
     """
     name, namespace, service = resource.name, resource.namespace, names.client_service_name(resource)
     members, clients = in_domains(f"*.{name}.{namespace}.svc"), server_hosts(name, namespace, service)

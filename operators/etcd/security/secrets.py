@@ -125,16 +125,16 @@ def _require_certificates(resource: EtcdCluster, found: Mapping[str, Obj | None]
 def _access(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Access:
     """Return the credentials of the operator, as far as they exist."""
     auth, tls = resource.spec.auth, resource.spec.tls
-    authority, held, user, password = "", None, "", ""
+    authority, issued, user, password = "", None, "", ""
     if tls.mode != "none":
         secret = found[resources.client_secret(resource)]
         authority = content_of(secret).get(AUTHORITY_KEY, "")
-        held = issued_in(secret) if tls.client.auth == "required" else None
+        issued = issued_in(secret) if tls.client.auth == "required" else None
     if auth is not None and (
         authority or tls.mode == "none"
     ):  # never send a password without TLS if the spec requires TLS
         user, password = USER, content_of(found[auth.root_secret_name]).get(PASSWORD_KEY, "")
-    return Access(authority, held.pair if held else None, user if password else "", password)
+    return Access(authority, issued.pair if issued else None, user if password else "", password)
 
 
 def _trusted(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, str]:
