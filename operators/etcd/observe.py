@@ -147,18 +147,18 @@ class Observed:
     @cached_property
     def leader(self) -> Instance | None:
         """Instance of the leader: a voter that reports itself as leader in the newest known term."""
-        said = [
+        claiming = [
             instance
             for instance in self.instances
             if instance.status and instance.status.leader == instance.status.member_id
         ]
-        return max(said, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
+        return max(claiming, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
 
     @cached_property
     def leader_id(self) -> int:
         """Id of the leader in the newest known term; the leader may be unreachable. 0 if there is none."""
-        said = [instance.status for instance in self.instances if instance.status]
-        newest = max(said, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
+        statuses = [instance.status for instance in self.instances if instance.status]
+        newest = max(statuses, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
         return newest.leader if newest else 0
 
     @property
@@ -174,8 +174,8 @@ class Observed:
     @cached_property
     def unknown_members(self) -> tuple[Member, ...]:
         """Members without an instance: a user added them, with other addresses."""
-        ours = {instance.member.id for instance in self.instances if instance.member}
-        return tuple(member for member in self.members or () if member.id not in ours)
+        known = {instance.member.id for instance in self.instances if instance.member}
+        return tuple(member for member in self.members or () if member.id not in known)
 
     @cached_property
     def healthy_voters(self) -> tuple[Instance, ...]:
@@ -218,23 +218,23 @@ class Observed:
 
         A member whose pod is terminating does not count as healthy.
         """
-        member, said = instance.member, instance.status
+        member, status = instance.member, instance.status
         if instance.pod is None or instance.pod.leaving:
             return False
-        if member is None or said is None or said.member_id != member.id or said.cluster_id != self.cluster_id:
+        if member is None or status is None or status.member_id != member.id or status.cluster_id != self.cluster_id:
             return False
-        return said.leader != 0 and self._newest_index - said.raft_applied <= MAX_LAG_ENTRIES
+        return status.leader != 0 and self._newest_index - status.raft_applied <= MAX_LAG_ENTRIES
 
     @cached_property
     def _newest_index(self) -> int:
         """Index of the leader; without a leader, the newest index that a member of this cluster reports."""
-        said = [
+        statuses = [
             instance.status
             for instance in self.instances
             if instance.status and instance.status.cluster_id == self.cluster_id
         ]
         leading = self.leader.status if self.leader else None
-        return leading.raft_index if leading else max((status.raft_index for status in said), default=0)
+        return leading.raft_index if leading else max((status.raft_index for status in statuses), default=0)
 
     def lost(self, instance: Instance) -> bool:
         """Whether the member's data is lost, by evidence.

@@ -166,7 +166,7 @@ def _with_reply(instance: Instance, answer: EndpointStatus | EtcdError | None) -
 
 
 def _cluster_id(resource: EtcdCluster, instances: Iterable[Instance]) -> int:
-    """Return the id of the recovery's cluster, or else the recorded one, if a member reports it; else any reported id."""
+    """Return the id of the recovery's cluster, or the recorded one, if a member reports it; else any reported id."""
     found = [instance.status.cluster_id for instance in instances if instance.status]
     known = (successor(resource), resource.recorded_cluster_id)
     return next((cluster_id for cluster_id in (*known, *found) if cluster_id in found), 0)
