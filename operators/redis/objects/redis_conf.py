@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from operators.redis.api.engine_versions import Engine, Version, features
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT
@@ -112,7 +112,7 @@ def withdrawn(resource: RedisCluster, template: str, before: Obj | None) -> int:
     if before is None:
         return 0
     times = int(annotation(before, WITHDRAWN) or 0)
-    had = {name for name, _ in _lines((before.get("data") or {}).get(CONFIG_KEY) or "")} - set(OURS)
+    had = {name for name, _ in _lines((before.get("data") or {}).get(CONFIG_KEY) or "")} - set(RESERVED)
     return times + bool(had - _given(resource, template).keys())
 
 
@@ -171,7 +171,7 @@ def _given(resource: RedisCluster, template: str) -> Directives:
 def _of_template(text: str) -> Directives:
     found: Directives = {}
     for name, arguments in _lines(text):
-        if name in OURS or any(_PLACEHOLDER.search(argument) for argument in arguments):
+        if name in RESERVED or any(_PLACEHOLDER.search(argument) for argument in arguments):
             continue
         if name in _SEVERAL:
             lines = [line for line in found.get(name, []) if name != _LIMITS or line[:1] != arguments[:1]]

@@ -43,7 +43,7 @@ REFUSAL = "redis.middleware.hc.cn/growth-refused"
 
 
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """Block while data of another RedisCluster of this name exists: without a handover it is neither used nor deleted."""
+    """Block while data of another RedisCluster of this name exists: it is only used or deleted after a handover."""
     found = [seen.stateful_set, *(instance.volume for instance in seen.instances)]
     foreign = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
     if not foreign:

@@ -223,11 +223,9 @@ def _fail_over(
         for candidate in view.failover_candidates(instance.id)
         if candidate.synced and not seen.reachable[candidate.id].leaving
     ]
-    if (
-        failover_candidates
-    ):  # a replica that is being removed is the last choice: its pod stays while it owns slots
+    if candidates:  # a replica that is being removed is the last choice: its pod stays while it owns slots
         candidate = min(
-            failover_candidates,
+            candidates,
             key=lambda candidate: (not _stays(resource, seen, candidate), outdated(seen, seen.reachable[candidate.id])),
         )
         call = take_over(seen, candidate.id)
