@@ -82,7 +82,7 @@ class Assessment(Observed):
 
     @cached_property
     def has_formed(self) -> bool:
-        """Whether the cluster exists: permanently, once the status says so.
+        """Whether the cluster exists; permanent once it is recorded in the status.
 
         Before that, it exists when every slot has an owner among the observed nodes, and all agree on that. So a
         resource whose
@@ -94,14 +94,14 @@ class Assessment(Observed):
         )
 
     def is_scaled_away(self, node_id: str) -> bool:
-        """Return whether the instance of a node was scaled away and its pod was deleted: it held no needed data."""
+        """Return whether the instance of a node was scaled away and its pod was deleted."""
         instance = self.instance_of(node_id)
         if instance is None or instance.pod_obj is not None or self.stateful_set is None:
             return False
         return instance.number >= max(self.resource.spec.replicas, int(self.stateful_set["spec"]["replicas"]))
 
     def is_forgotten(self, node_id: str) -> bool:
-        """Return whether no member knows a node. That is only known with a majority of primaries, once there are any."""
+        """Return whether no member knows a node. That needs a majority of primaries, once there are any."""
         return node_id not in self.view.nodes and (not self.resource.formed or self.view.can_elect)
 
     def is_needed(self, node_id: str) -> bool:
@@ -201,7 +201,7 @@ class Assessment(Observed):
 
     @cached_property
     def _heads(self) -> Mapping[str, str]:
-        """Future primary by the id of each present one: itself, or a replica that takes over."""
+        """Future primary by the id of each present one: the same node, or a replica that takes over."""
         return {self.view.nodes[primary].primary or primary: primary for primary in self.primaries}
 
     @cached_property

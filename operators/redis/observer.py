@@ -83,7 +83,7 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     recorded = {names.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
     numbers = {*range(_expected(resource, seen)), *pods, *volumes, *recorded}
     instances = tuple(
-        _place(resource, number, pods.get(number), volumes.get(number))
+        _instance(resource, number, pods.get(number), volumes.get(number))
         for number in sorted(number for number in numbers if number is not None)
     )
     seen = dataclasses.replace(seen, instances=instances)
@@ -120,7 +120,7 @@ def _expected(resource: RedisCluster, seen: Observed) -> int:
     return max(resource.spec.replicas, replicas)
 
 
-def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
+def _instance(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
     name = names.node_name(resource, number)
     pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
     instance = Instance(

@@ -9,7 +9,7 @@ from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 
-MASTERS = State("platform_redis_masters", "Number of primaries of a RedisCluster that own slots.")
+PRIMARIES = State("platform_redis_masters", "Number of primaries of a RedisCluster that own slots.")
 SLOT_COUNT = State(
     "platform_redis_slots",
     "Slots of a RedisCluster by state: served by a ready node, or unserved; absent before the cluster is created.",
@@ -24,7 +24,7 @@ RECOVERY_WAITING = State(
     "1 while a RedisCluster lost a primary with all of its replicas and a user must decide, else 0.",
 )
 
-STATES = (MASTERS, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
+STATES = (PRIMARIES, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
 """State metrics that only this operator has."""
 
 
@@ -34,7 +34,7 @@ def states(obj: Obj) -> Iterator[Sample]:
     yield DESIRED(spec.get("replicas"))
     yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("pause")))
-    yield MASTERS(status.get("masters") or 0)
+    yield PRIMARIES(status.get("masters") or 0)
     if status.get("formed"):
         served = len(_served(status))
         yield SLOT_COUNT(served, "served")

@@ -50,7 +50,7 @@ def choose_primaries(
     Args:
         candidates: node ids; among equals, earlier ones are chosen.
         count: number of primaries; all candidates, if there are fewer.
-        hosts: host of each node; a node without a host counts as alone on its own.
+        hosts: host of each node; a node without a host counts as alone.
         owners: slots of the nodes that own any; nodes other than candidates may be among them.
         current: primary of each replica.
 
@@ -90,7 +90,7 @@ def pair(
     Args:
         primaries: node ids; among equals, earlier ones get more replicas.
         replicas: ids of all other nodes, new ones included.
-        hosts: host of each node; a node without a host counts as alone on its own.
+        hosts: host of each node; a node without a host counts as alone.
         current: primary of each replica that has one.
 
     Returns:

@@ -136,8 +136,8 @@ def assigned(
     if len(strategies) != len(new_primaries):
         raise CannotAssign(
             f"spec.updateStrategy.assignStrategies has {_count(len(strategies), 'entry', 'entries')}, and "
-            f"{_count(len(new_primaries), 'new primary needs', 'new primaries need')} slots. Add one entry for each, in "
-            "order."
+            f"{_count(len(new_primaries), 'new primary needs', 'new primaries need')} slots. Add one entry "
+            "for each, in order."
         )
     left = {node: len(slots) for node, slots in owners.items() if slots}
     pairs: list[tuple[str, str, int]] = []

@@ -8,7 +8,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.migration.commands import CloseSlots, MoveSlots
-from operators.redis.reasons import MENDING_SLOTS, SLOTS_OPEN
+from operators.redis.reasons import REPAIRING_SLOTS, SLOTS_OPEN
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
@@ -47,11 +47,15 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
         moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
         call = MoveSlots(access, moves, nodes, resource.spec.update_strategy.keys_at_once)
         return Step.wait(
-            MENDING_SLOTS, f"Finishing the interrupted migration of {open_slots}.", *calls, call, requeue=GOSSIP_SECONDS
+            REPAIRING_SLOTS,
+            f"Finishing the interrupted migration of {open_slots}.",
+            *calls,
+            call,
+            requeue=GOSSIP_SECONDS,
         )
     if calls:
         message = f"Closing {open_slots}, which have arrived after an interrupted migration."
-        return Step.wait(MENDING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
+        return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
     waiting = ", ".join(found.waiting[:MAX_LISTED_ITEMS])
     message = f"The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}."
     return Step.wait(SLOTS_OPEN, message, warning=True, requeue=BLOCKED_SECONDS)

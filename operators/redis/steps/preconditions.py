@@ -6,7 +6,7 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
-from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, STRANGER_IN_CLUSTER
+from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, UNKNOWN_MEMBER
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or
 from shared.runtime.plan import PASS, Step
 
@@ -34,7 +34,7 @@ def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
         return PASS
     unknown = ", ".join(f"{node.name} ({node.id})" for node in seen.unknown_nodes)
     return Step.blocked(
-        STRANGER_IN_CLUSTER,
+        UNKNOWN_MEMBER,
         f"The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a pod "
         "address was reused by another cluster. Nothing was changed. If it is not needed, move its slots away and "
         "remove it from every node (CLUSTER FORGET).",

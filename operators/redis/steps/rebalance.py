@@ -14,7 +14,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import MoveSlots
-from operators.redis.reasons import ASSIGN_REFUSED, MOVING_HELD, TARGET_FULL
+from operators.redis.reasons import ASSIGN_REFUSED, MOVING_BLOCKED, TARGET_FULL
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
@@ -39,7 +39,7 @@ def move_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
 def _refuse(refusal: CannotAssign | CannotMove) -> Step:
     if isinstance(refusal, CannotAssign):
         return Step.blocked(ASSIGN_REFUSED, f"{refusal} Nothing was changed.")
-    return Step.wait(MOVING_HELD, str(refusal), warning=True, requeue=BLOCKED_SECONDS)
+    return Step.wait(MOVING_BLOCKED, str(refusal), warning=True, requeue=BLOCKED_SECONDS)
 
 
 def _await_owners(seen: Assessment) -> Step | None:
@@ -48,7 +48,7 @@ def _await_owners(seen: Assessment) -> Step | None:
     if not unreachable:
         return None
     message = f"Migration paused: primary {unreachable[0].name} is unreachable."
-    return Step.wait(MOVING_HELD, message, warning=True, requeue=SYNC_SECONDS)
+    return Step.wait(MOVING_BLOCKED, message, warning=True, requeue=SYNC_SECONDS)
 
 
 def _record_assignments(seen: Assessment) -> Step | None:

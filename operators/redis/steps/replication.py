@@ -8,7 +8,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Replicate
 from operators.redis.lifecycles import NODE, NodeEvent
-from operators.redis.reasons import NODE_NOT_EMPTY, PAIRING, PAIRING_HELD
+from operators.redis.reasons import NODE_NOT_EMPTY, PAIRING, PAIRING_BLOCKED
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 
@@ -50,7 +50,7 @@ def _change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
             f"Waiting for {seen.name_of(node.primary)}, which is unreachable, before configuring {change}: until then "
             "it may hold the only copy of its data."
         )
-        return Step.progressing(PAIRING_HELD, message, warning=True, requeue=BLOCKED_SECONDS)
+        return Step.progressing(PAIRING_BLOCKED, message, warning=True, requeue=BLOCKED_SECONDS)
     return Step.wait(PAIRING, f"Configuring {change}.", _replicate(seen, node_id, primary), requeue=GOSSIP_SECONDS)
 
 

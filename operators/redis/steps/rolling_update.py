@@ -12,7 +12,7 @@ from operators.redis.instance import Instance
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.observe import Observed, outlives_pods
-from operators.redis.reasons import PODS_OUTDATED, ROLL_HELD, VERSION_REFUSED
+from operators.redis.reasons import PODS_OUTDATED, ROLL_BLOCKED, VERSION_REFUSED
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
@@ -87,7 +87,7 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
     stale = [instance for instance in seen.staying if outdated(seen, instance)]
     if not resource.formed or not stale:
         return PASS
-    roll = RollingUpdate(seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_HELD, BLOCKED_SECONDS)
+    roll = RollingUpdate(seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_BLOCKED, BLOCKED_SECONDS)
     if not resource.spec.rolls:
         names = ", ".join(instance.name for instance in stale)
         return Step.progressing(
@@ -112,7 +112,7 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
 def _await_deletion(roll: RollingUpdate[Instance], instance: Instance, now: datetime) -> Step:
     message = f"{roll.goal}. {instance.name} is being deleted"
     if stuck := _stuck(instance, now):
-        return Step.wait(ROLL_HELD, f"{message}: {stuck}", warning=True, requeue=BLOCKED_SECONDS)
+        return Step.wait(ROLL_BLOCKED, f"{message}: {stuck}", warning=True, requeue=BLOCKED_SECONDS)
     return Step.wait(UPGRADING, f"{message}.", requeue=BLOCKED_SECONDS)
 
 
