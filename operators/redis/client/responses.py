@@ -30,7 +30,7 @@ class Node:
         id: permanent node id; 40 hexadecimal digits.
         address: last known IP address; empty if unknown.
         port: port for clients.
-            flags: as in CLUSTER NODES: `myself`, `master`, `slave`, `fail?`, `fail`, `handshake`, `noaddr`,
+            flags: flags of CLUSTER NODES: `myself`, `master`, `slave`, `fail?`, `fail`, `handshake`, `noaddr`,
             `nofailover`.
         primary: id of the node that it replicates; empty for a primary.
         epoch: config epoch; among claims to a slot, the highest one wins.

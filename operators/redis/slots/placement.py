@@ -28,7 +28,7 @@ MISSING_REPLICA = 10**14
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A replica on the same host as its primary."""
+    """A replica on the host of its primary."""
 
     replica: str
     primary: str

@@ -107,7 +107,7 @@ def _following(
         )
     if passwords.next is not None and reachable:
         return "Every node accepts the new password: switching to it.", passwords.promote(now + overlap)
-    left = passwords.forget(now, named)
+    left = passwords.expire(now, named)
     if reachable and passwords.next is None and left != passwords:
         return "Removing the former password.", left
     return "", None
