@@ -139,8 +139,8 @@ class Assessment(Observed):
     def unsynced(self) -> tuple[str, ...]:
         """Names of replicas that are not in sync with a primary that owns slots.
 
-        A replica of a node without slots copies no needed data, and may never be in sync: its primary may no longer
-        exist.
+        A replica of a node without slots copies no needed data, and may never be in sync, because the primary may
+        not exist.
         """
         view = self.view
         return tuple(

@@ -99,7 +99,7 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
     try:
         found = await kube.get(CONFIG_MAP, resource.namespace, name)
     except NotFound:
-        message = f"{at}: ConfigMap {name} does not exist in this namespace. Create it with the key {CONFIG_KEY}, or change the name."
+        message = f"{at}: ConfigMap {name} does not exist. Create it with the key {CONFIG_KEY}, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     text = (found.get("data") or {}).get(CONFIG_KEY)
     if text is None:

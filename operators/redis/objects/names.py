@@ -100,7 +100,7 @@ def users_secret(resource: RedisCluster) -> str:
 
 
 def tls_secret(resource: RedisCluster) -> str:
-    """Return the name of the operator's Secret with the certificate and authorities that nodes mount (certificates.py)."""
+    """Return the name of the operator's Secret with the certificate and authorities that nodes mount."""
     return f"{resource.name}-nodes-tls"
 
 

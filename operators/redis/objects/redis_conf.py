@@ -76,7 +76,7 @@ def render(resource: RedisCluster, template: str = "") -> str:
     """
     given = _given(resource, template)
     lines = [
-        f"# RedisCluster {resource.namespace}/{resource.name}, managed by the operator: changes are reverted. Use spec.config.",
+        f"# RedisCluster {resource.namespace}/{resource.name}: changes in this file are reverted. Use spec.config.",
         *(_line(name, *arguments) for name, lines in sorted(given.items()) for arguments in lines),
         "",
         *(_line(name, *arguments) for name, *arguments in _operator_directives(resource)),

@@ -14,7 +14,7 @@ operator was interrupted:
 
 So nodes, clients and the operator never use a password that a node rejects. No authentication counts as an empty
 password, because such a node accepts every password.
-"""  # noqa: E501 - a table
+"""
 
 from __future__ import annotations
 

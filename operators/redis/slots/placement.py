@@ -45,7 +45,7 @@ def choose_primaries(
     """Return the nodes that are to be primaries.
 
     Nodes with the most slots stay, because then the fewest slots move. Next come replicas of primaries that are no
-    candidates, one of each: they only need to take over. Then nodes on hosts with the fewest primaries.
+    candidates, one of each, which only need to take over. Then nodes on hosts with the fewest primaries.
 
     Args:
         candidates: node ids; among equals, earlier ones are chosen.
