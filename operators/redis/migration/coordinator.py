@@ -35,7 +35,7 @@ async def move(
 ) -> None:
     """Move slots until all have arrived or time is up. Sources work in parallel, each on its targets in turn.
 
-    Slots that a source does not own, by its own report, are skipped: they have arrived, or the plan is outdated.
+    Slots that a source does not own, by its own report, are skipped: the plan is outdated.
 
     Args:
         endpoints: endpoints of the nodes by id: the ends of moves, and the other primaries.

@@ -2,11 +2,11 @@
 
 A slot that moves is open: its owner serves the keys that it still has, and redirects requests for others to the
 target
-(`ASK`). So clients find every key at any time, and after a crash both ends still know the state. The sequence:
+(`ASK`). So clients find every key at any time, and after a crash both ends still know the state. The sequence is:
 
     target   SETSLOT IMPORTING      accepts keys of a slot that it does not own
     source   SETSLOT MIGRATING      creates no more keys of the slot
-    source   GETKEYSINSLOT, MIGRATE, until there is none
+    source   GETKEYSINSLOT, MIGRATE repeat until there is no key
     target   SETSLOT NODE           owns the slot, with an epoch above all others
     source   SETSLOT NODE           acknowledges it; the target informs the others at once
 
@@ -47,7 +47,7 @@ from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 
 MAX_OPEN_SLOTS = 32
-"""Maximum number of slots that are opened and handed over in one batch: servers save their state once for each batch."""
+"""Maximum number of slots of a batch, which are opened and handed over together: servers save their state each time."""
 
 MAX_TRIES = 3
 """Maximum number of attempts in a row without progress for a slot."""

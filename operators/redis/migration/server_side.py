@@ -147,7 +147,8 @@ def _belongs(job: Job, path: MigrationPath) -> bool:
 def _stuck(job: Job, paths: Sequence[MigrationPath]) -> SlotStuck:
     names = {end.id: end.name for path in paths for end in (path.source, path.target)}
     return SlotStuck(
-        f"Slots {job.slots} cannot be moved from {names.get(job.source, job.source)} to {names.get(job.target, job.target)} "
-        f"({job.state}): {job.message.strip().rstrip('.') or 'the server reports no error'}. See the logs of both pods.",
+        f"Slots {job.slots} cannot be moved from {names.get(job.source, job.source)} to "
+        f"{names.get(job.target, job.target)} ({job.state}): "
+        f"{job.message.strip().rstrip('.') or 'the server reports no error'}. See the logs of both pods.",
         "ERR",
     )

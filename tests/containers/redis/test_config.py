@@ -197,7 +197,7 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
                 case "promote":
                     state = state.promote(until)
                 case "forget":
-                    state = state.forget(until, "")
+                    state = state.expire(until, "")
             for pod in pods:
                 pod.mount_users(state)
             for pod in (primary, replica):  # the third one is told nothing: it restarts, and reads
