@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from tests.support import podspec_cases
 from tests.support.cases import Case, at_least, at_most, over
 
@@ -394,7 +394,7 @@ REFUSED = over(
                 f"{directive} {DIRECTIVE_WORDS}",
                 f"spec.config: {directive} {DIRECTIVE_WORDS}",
             )
-            for directive in OURS
+            for directive in RESERVED
         ),
         *(
             Case(
