@@ -67,12 +67,12 @@ def over(base: dict[str, Any], cases: Iterable[Case]) -> tuple[Case, ...]:
 def at_least(path: str, value: int, least: int, **beside: Any) -> Case:
     """A number at a path that is too small; `beside` is what must be given with it."""
     words = f"spec.{path} in body should be greater than or equal to {least}"
-    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too small; give at least {least}")
+    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too small; use at least {least}")
 
 
 def at_most(path: str, value: int, most: int, **beside: Any) -> Case:
     words = f"spec.{path} in body should be less than or equal to {most}"
-    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too large; give at most {most}")
+    return Case(f"{path} of {value}", _at(path, value, beside), words, f"too large; use at most {most}")
 
 
 def _at(path: str, value: int, beside: dict[str, Any]) -> dict[str, Any]:

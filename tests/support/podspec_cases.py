@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.cases import Case
 
-OURS_WORDS = "is a label that the operator sets itself"
+OURS_WORDS = "is a label that the operator sets"
 
 ACCEPTED = (
     Case("a limit of CPU alone", {"resources": {"limits": {"cpu": 2}, "requests": {"cpu": "100m", "memory": "96Mi"}}}),
@@ -100,30 +100,30 @@ REFUSED = (
     Case(
         "a variable with a value and a source",
         {"env": [{"name": "E", "value": "v", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
-        "value and valueFrom exclude each other",
-        "spec.env[0]: value and valueFrom exclude each other",
+        "value and valueFrom are mutually exclusive",
+        "spec.env[0]: value and valueFrom are mutually exclusive",
     ),
-    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value", "E stands there more"),
+    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value", "E is listed more"),
     Case("too many tolerations", {"tolerations": [{}] * 65}, "must have at most 64", "at most 64"),
     Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "give 'NoSchedule'"),
     Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "give 'Exists'"),
     Case(
         "a value that nothing compares",
         {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
-        "operator Exists compares no value",
-        "spec.tolerations[0].value: operator Exists compares no value",
+        "operator Exists ignores the value",
+        "spec.tolerations[0].value: operator Exists ignores the value",
     ),
     Case(
         "a toleration without a key",
         {"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]},
-        "a toleration without a key tolerates every taint",
-        "spec.tolerations[1]: a toleration without a key tolerates every taint",
+        "a toleration without a key requires operator Exists",
+        "spec.tolerations[1]: a toleration without a key requires operator Exists",
     ),
     Case(
         "seconds of an effect that does not end",
         {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]},
-        "only effect NoExecute ends after seconds",
-        "only effect NoExecute ends after seconds",
+        "tolerationSeconds requires effect NoExecute",
+        "tolerationSeconds requires effect NoExecute",
     ),
     Case("an endless taint", {"tolerations": [{"key": "a" * 318}]}, "may not be more than 317", "at most 317"),
     Case(
@@ -145,13 +145,13 @@ REFUSED = (
         "a skew of nothing",
         {"topologySpread": [{"topologyKey": "z", "maxSkew": 0}]},
         "should be greater than or equal to 1",
-        "too small; give at least 1",
+        "too small; use at least 1",
     ),
     Case(
         "a skew beyond all sense",
         {"topologySpread": [{"topologyKey": "z", "maxSkew": 1001}]},
         "should be less than or equal to 1000",
-        "too large; give at most 1000",
+        "too large; use at most 1000",
     ),
     Case(
         "an unknown way to spread",
@@ -163,15 +163,15 @@ REFUSED = (
     Case(
         "a budget of two kinds",
         {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}},
-        "minAvailable and maxUnavailable exclude each other",
-        "spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other",
+        "minAvailable and maxUnavailable are mutually exclusive",
+        "spec.podDisruptionBudget: minAvailable and maxUnavailable are mutually exclusive",
     ),
     *(
         Case(
             f"a budget with {name} of {value!r}",
             {"podDisruptionBudget": {name: value}},
             words,
-            f"{name}: {shown} is wrong",
+            f"{name}: {shown} is invalid",
         )
         for name in ("minAvailable", "maxUnavailable")
         for value, shown, words in (

@@ -120,7 +120,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 REFUSED = (
     *podspec_cases.REFUSED,
-    Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+    Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
     Case(
         "a size that is no number",
         {"size": "three"},
@@ -145,7 +145,7 @@ REFUSED = (
         "items above what memcached takes",
         {**BIG, "maxItemSizeMB": 1025},
         "should be less than or equal to 1024",
-        "too large; give at most 1024",
+        "too large; use at most 1024",
     ),
     at_least("containerPort", 1023, 1024),
     at_most("containerPort", 65536, 65535),
@@ -176,9 +176,9 @@ REFUSED = (
     Case("an endless argument", {"extraArgs": ["-v" * 129]}, "may not be more than 256", "at most 256 characters"),
     Case("too many arguments", {"extraArgs": ["-v"] * 33}, "must have at most 32 items", "at most 32"),
     Case("paused by a word", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; use true or false"),
-    Case("arguments that are no list", {"extraArgs": "-v"}, "must be of type array", "is not a list; give one"),
+    Case("arguments that are no list", {"extraArgs": "-v"}, "must be of type array", "is not a list; use a list"),
     Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
-    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "give 'Deployment'"),
+    Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "use 'Deployment'"),
     Case(
         "a name too long for a StatefulSet",
         {"workload": "StatefulSet"},
@@ -247,17 +247,17 @@ REFUSED = (
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),
-    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("users without a Secret", {"auth": {}}, "secretName: Required value", "secretName: is required"),
     Case("users of an endless Secret", {"auth": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
     Case("users of a Secret that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
-    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is missing"),
+    Case("TLS without a Secret", {"tls": {}}, "secretName: Required value", "secretName: is required"),
     Case("TLS of an endless Secret", {"tls": {"secretName": "a" * 254}}, "may not be more than 253", "at most 253"),
     Case("TLS of another namespace's Secret", {"tls": {"secretName": "a/b"}}, "should match", "does not match"),
     Case(
         "an unknown demand of clients",
         {"tls": {"secretName": "a", "clientAuth": "maybe"}},
         "Unsupported value",
-        "give 'none' or 'required'",
+        "use 'none' or 'required'",
     ),
     at_least("metrics.port", 1023, 1024),
     at_most("metrics.port", 65536, 65535),
@@ -268,7 +268,7 @@ REFUSED = (
         "11211 is containerPort too",
         "spec.metrics.port: 11211 is containerPort too",
     ),
-    Case("autoscaling without an end", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is missing"),
+    Case("autoscaling without an end", {"autoscaling": {}}, "maxReplicas: Required value", "maxReplicas: is required"),
     at_least("autoscaling.minReplicas", 0, 1, maxReplicas=2),
     at_most("autoscaling.minReplicas", 1001, 1000, maxReplicas=2),
     at_least("autoscaling.maxReplicas", 0, 1),

@@ -24,7 +24,7 @@ def test_the_sample_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (resource(), "spec.text: is missing"),
+        (resource(), "spec.text: is required"),
         (resource(text=1), "is not a string"),
         (resource(text="hello", replicas=-1), "give at least 0"),
         (resource("a" * 51, text="hello"), "at most 50 characters"),
