@@ -1,12 +1,12 @@
-# One image an operator: docker build --build-arg OPERATOR=memcached .
-# It holds the library, that one operator and its own dependencies, and runs as nobody on a read-only root file system.
+# One image per operator: docker build --build-arg OPERATOR=memcached .
+# It contains the library, one operator and its dependencies. It runs as UID 65532 on a read-only root file system.
 
 FROM debian:trixie-slim AS build
 RUN apt-get update -q \
  && apt-get install -q -y --no-install-recommends ca-certificates python3 python3-venv \
  && rm -rf /var/lib/apt/lists/*
 ARG OPERATOR
-# A machine behind an index of its own names it by --build-arg, and the authority that signs it by --secret id=ca,src=…
+# Optional: a package index (--build-arg PIP_INDEX_URL=…) and the CA that signed its certificate (--secret id=ca,src=…).
 ARG PIP_INDEX_URL
 COPY locks/${OPERATOR}.txt /build/lock.txt
 RUN --mount=type=secret,id=ca,required=false \
@@ -17,9 +17,9 @@ RUN --mount=type=secret,id=ca,required=false \
 COPY shared /opt/app/shared
 COPY operators/__init__.py /opt/app/operators/
 COPY operators/${OPERATOR} /opt/app/operators/${OPERATOR}
-# The Kubernetes client's generated API classes (55 MB) go: the operators send plain dicts through its ApiClient. So does
-# what botocore, where it is installed, knows of Amazon's services but S3. The rest is compiled now, for the root file
-# system is read-only, but for the client's models, of which it loads three. Nor does an operator run its manifests/.
+# Remove unused files: the generated API classes of the Kubernetes client (55 MB; the operators send plain dicts through
+# its ApiClient), botocore's data for services other than S3, and manifests/, which only the build uses. Compile the rest
+# now, because the root file system is read-only; not the client's models, of which only three are loaded.
 RUN rm -rf /opt/app/shared/testing /opt/app/operators/*/manifests /opt/venv/lib/python3*/site-packages/kubernetes/client/api \
     /opt/venv/lib/python3*/site-packages/kubernetes/aio/client/api \
  && find /opt/venv/lib/python3*/site-packages -path '*/botocore/data/*' -prune -type d ! -name s3 -exec rm -rf {} + \
@@ -33,7 +33,7 @@ RUN apt-get update -q \
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/app /opt/app
 ARG OPERATOR
-# USER for Python's getpass, which kopf asks: the user below, or any other that a cluster chooses, has no name in passwd.
+# USER is for Python's getpass, which kopf calls: the UID below, or one that a cluster assigns, has no entry in passwd.
 ENV OPERATOR=${OPERATOR} \
     USER=operator \
     PATH=/opt/venv/bin:/usr/bin:/bin \

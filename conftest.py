@@ -1,4 +1,4 @@
-"""What tests have to tell of what they counted is shown at the end of a session, also of one with several processes."""
+"""Print the results that tests recorded at the end of a session, also with several worker processes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the properties `told` that tests recorded (record_property)."""
+    """Print the properties `summary` that tests recorded with record_property."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
-            if name == "told":
+            if name == "summary":
                 terminalreporter.write_line(str(value))

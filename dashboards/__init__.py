@@ -1,4 +1,4 @@
-"""Dashboards and rules as code: what a person sees of the three databases and of their operators.
+"""Grafana dashboards and Prometheus rules as code, for the databases and their operators.
 
-`python -m dashboards` writes what it generates; nothing of this is in an operator's image.
+`python -m dashboards` writes the generated files. Operator images do not contain this package.
 """

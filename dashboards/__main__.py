@@ -1,4 +1,4 @@
-"""Writes the dashboards' files: `python -m dashboards [directory of a project]`."""
+"""Write the dashboards' JSON files: `python -m dashboards [project directory]`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PROJECT = Path(__file__).parents[1]
 
 
 def write(project: Path) -> None:
-    """Write each dashboard below dashboards/generated, and, without white space, into the charts that bring it."""
+    """Write every dashboard to dashboards/generated, and in compact form into the charts that install it."""
     files = {page.uid: grafana.text(page) for page in DASHBOARDS}
     for uid, text in files.items():
         _write(project / "dashboards/generated" / f"{uid}.json", text)
     for chart, pages in SHIPPED.items():
         for page in pages:
-            dense = json.dumps(json.loads(files[page.uid]), separators=(",", ":"), ensure_ascii=False)
-            _write(project / "charts" / chart / "files/dashboards" / f"{page.uid}.json", dense + "\n")
+            compact = json.dumps(json.loads(files[page.uid]), separators=(",", ":"), ensure_ascii=False)
+            _write(project / "charts" / chart / "files/dashboards" / f"{page.uid}.json", compact + "\n")
 
 
 def _write(file: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Every dashboard, and every question that they ask."""
+"""All dashboards and all of their queries."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, *(page.dashboard for page in PAGE
 SHIPPED = {f"{name}-operator": (page.dashboard, OPERATORS) for name, page in BY_OPERATOR.items()} | {
     "platform": (OVERVIEW, OPERATORS)
 }
-"""What each chart brings. In the umbrella chart, its own copy of the operators' stands for those of its parts."""
+"""Dashboards of each chart. The umbrella chart's copy of the operators' dashboard replaces those of its subcharts."""
 
 
 class CatalogueQuery(NamedTuple):
-    """One question.
+    """A query of a dashboard.
 
     Attributes:
-        dashboard: its uid.
-        panel: its title; for a mark and a variable, "mark " and "variable " and its name.
-        expr: PromQL, with variables: see promql.filled.
-        quiet: whether a healthy platform may have no answer.
+        dashboard: uid of the dashboard.
+        panel: title of the panel, or "mark NAME" for an annotation, or "variable NAME" for a variable.
+        expr: PromQL with variables; see promql.filled.
+        quiet: whether a healthy platform may return no series.
     """
 
     dashboard: str
@@ -35,7 +35,7 @@ class CatalogueQuery(NamedTuple):
 
 
 def queries() -> Iterator[CatalogueQuery]:
-    """Every expression of every panel, mark and variable, in order."""
+    """Yield the queries of all panels, annotations and variables, in order."""
     for page in DASHBOARDS:
         for panel in page.panels:
             for query in panel.queries:

@@ -1,7 +1,7 @@
-"""The contract of names: each metric and label that panels and rules ask for is in a recorded scrape of a real program.
+"""Check that every metric and label that panels and rules query exists in a recorded scrape of a real program.
 
-The recordings are in scrapes/ (record.py). A name that is no program's is found here, before a dashboard stays empty or
-an alert silent; so is one that a new version of a program no longer has, once it is recorded anew.
+record.py writes the recordings to scrapes/. The check finds a misspelled name before a panel stays empty or an alert
+never fires. After a new recording it also finds names that a new version of a program no longer exposes.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ import operators
 SCRAPES = Path(__file__).parent / "scrapes"
 
 TARGET = frozenset({"cluster", "namespace", "job", "instance", "pod", "app_kubernetes_io_instance"})
-"""Labels that Prometheus gives each target's series: by the charts' ServiceMonitors, and cluster from outside."""
+"""Labels that Prometheus adds to every series of a target; `cluster` is an external label."""
 
 ALERTS = ("alertname", "alertstate", "severity", "kind", "name", "operator")
-"""Labels of the series that Prometheus itself makes of alerts."""
+"""Labels of the ALERTS series that Prometheus generates."""
 
 OPEN = frozenset(
     {"cmd", "code", "err", "kind", "le", "name", "phase", "quantile", "reason", "severity", "version", "webhook"}
 )
-"""Labels whose values depend on what happens; of others, a value that is asked for must have been seen."""
+"""Labels with open-ended values. For any other label, a queried value must occur in a recording."""
 
 Labels = dict[str, set[str]]
-"""Values that were seen, by label."""
+"""Recorded values, by label."""
 
 
 @dataclass
 class Recorded:
-    """What was scraped: labels and their values by the name of each series."""
+    """Recorded series: labels and their values, by metric name."""
 
     series: dict[str, Labels] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Recorded:
-        """What scrapes hold, in Prometheus's text format."""
+        """Parse scrapes in Prometheus's text format."""
         found = cls({"ALERTS": {label: set() for label in ALERTS}})
         for text in texts:
-            # Without types, for the library would give each counter the ending _total.
+            # Without TYPE lines: the library would append _total to the name of every counter.
             plain = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
             for family in text_string_to_metric_families(plain):
                 for sample in family.samples:
@@ -56,46 +56,47 @@ class Recorded:
         return found
 
     def with_recordings(self, recordings: Mapping[str, str]) -> Recorded:
-        """With the series that recording rules make, in order.
+        """Return a copy that also has the series of recording rules, evaluated in order.
 
         Args:
-            recordings: expressions by the names of what they make.
+            recordings: expressions by the names of the recorded series.
         """
         found = Recorded(dict(self.series))
         for name, expr in recordings.items():
-            labels = {label for asked in asked_by(expr) for label in found.series.get(asked.name, {})}
+            labels = {label for queried in metrics_of(expr) for label in found.series.get(queried.name, {})}
             found.series[name] = {label: set() for label in labels}
         return found
 
     def breaches(self, expr: str) -> Iterator[str]:
-        """What an expression asks for that was never scraped, in words.
+        """Describe each metric, label and label value that `expr` queries and no recording has.
 
         Args:
             expr: PromQL, without variables.
         """
         parsed = _parsed(expr)
-        known, made = set(TARGET), set(_made(parsed))
-        for asked in asked_by(expr):
-            if asked.name not in self.series:
-                yield f"no program shows {asked.name}"
+        known, created = set(TARGET), set(_created(parsed))
+        for queried in metrics_of(expr):
+            if queried.name not in self.series:
+                yield f"no program exposes {queried.name}"
                 continue
-            seen = self.series[asked.name]
+            seen = self.series[queried.name]
             known |= seen.keys()
-            for matcher in asked.matchers:
-                yield from _unseen(asked.name, matcher, seen)
-        yield from (f"no series here has the label {label}" for label in sorted(set(_grouped(parsed)) - known - made))
+            for matcher in queried.matchers:
+                yield from _unseen(queried.name, matcher, seen)
+        unknown = sorted(set(_grouped(parsed)) - known - created)
+        yield from (f"no series of the expression has the label {label}" for label in unknown)
 
 
 @dataclass(frozen=True)
 class QueriedMetric:
-    """One selector: a name, and what it wants of labels."""
+    """A selector: a metric name and label matchers."""
 
     name: str
     matchers: tuple[Matcher, ...]
 
 
-def asked_by(expr: str) -> list[QueriedMetric]:
-    """The selectors of an expression, one for each name: {__name__=~"a|b"} is two."""
+def metrics_of(expr: str) -> list[QueriedMetric]:
+    """Return the selectors of an expression, one per metric name: {__name__=~"a|b"} yields two."""
     found: list[QueriedMetric] = []
     for node in _nodes(_parsed(expr)):
         if isinstance(node, VectorSelector):
@@ -107,7 +108,7 @@ def asked_by(expr: str) -> list[QueriedMetric]:
 
 
 def recorded() -> Recorded:
-    """Return what is in scrapes/. An operator shows its series for every kind that it serves, recorded or not."""
+    """Return the series in scrapes/; every reconciled kind is added as a value of the label `controller`."""
     found = Recorded.of(path.read_text() for path in sorted(SCRAPES.glob("*.prom")))
     controllers = {resource.kind.name.lower() for operator in operators.installed() for resource in operator.resources}
     for labels in found.series.values():
@@ -117,7 +118,7 @@ def recorded() -> Recorded:
 
 
 def _unseen(name: str, matcher: Matcher, seen: Labels) -> Iterator[str]:
-    """What is wrong with a matcher: its label, or a value that nobody showed."""
+    """Describe a matcher whose label or value does not occur in the recordings."""
     may_lack = matcher.op == MatchOp.Re and matcher.value.endswith("|")
     if matcher.name in TARGET or may_lack:
         return
@@ -126,11 +127,11 @@ def _unseen(name: str, matcher: Matcher, seen: Labels) -> Iterator[str]:
     elif matcher.name not in OPEN and seen[matcher.name] and matcher.op in (MatchOp.Equal, MatchOp.Re):
         pattern = re.escape(matcher.value) if matcher.op == MatchOp.Equal else matcher.value
         if not any(re.fullmatch(pattern, value) for value in seen[matcher.name]):
-            yield f"{name} was never seen with {matcher.name} {matcher.value}"
+            yield f"{name} has no series with {matcher.name} {matcher.value}"
 
 
 def _grouped(expr: Expr) -> Iterator[str]:
-    """Labels by which series are put together or matched."""
+    """Yield the labels that aggregations and vector matching use."""
     for node in _nodes(expr):
         if isinstance(node, AggregateExpr) and node.modifier:
             yield from node.modifier.labels
@@ -139,8 +140,8 @@ def _grouped(expr: Expr) -> Iterator[str]:
             yield from node.modifier.group_labels or ()
 
 
-def _made(expr: Expr) -> Iterator[str]:
-    """Labels that the expression itself makes."""
+def _created(expr: Expr) -> Iterator[str]:
+    """Yield the labels that label_replace and label_join create."""
     for node in _nodes(expr):
         if isinstance(node, Call) and node.func.name in ("label_replace", "label_join"):
             target = node.args[1]
@@ -161,6 +162,6 @@ def _nodes(expr: Expr) -> list[Expr]:
 
 @functools.cache
 def _parsed(expr: str) -> Expr:
-    """Raises ValueError: it is no PromQL."""
+    """Parse PromQL; raises ValueError for a syntax error."""
     parsed: Expr = promql_parser.parse(expr)
     return parsed

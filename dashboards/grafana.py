@@ -1,6 +1,6 @@
-"""Says a dashboard to Grafana: JSON by Grafana's own types, laid out from left to right and top to bottom. Pure.
+"""Render dashboards as Grafana JSON, with panels laid out from left to right and top to bottom. Pure.
 
-The types are those of Grafana 11.6; later ones load its schema and bring it up to theirs by themselves.
+The JSON follows the schema of Grafana 11.6 (grafana-foundation-sdk); later versions migrate it when they load it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dashboards.model import (
 GRID_COLUMNS = 24
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAG = "platform"
-"""By this tag dashboards link to each other: to those that are there."""
+"""Tag of every dashboard; each dashboard links to all installed ones with this tag."""
 
 SOURCE = types.DataSourceRef("prometheus", "${datasource}")
 
@@ -48,7 +48,7 @@ Builder = stat.Panel | timeseries.Panel | statetimeline.Panel | table.Panel
 
 
 def text(page: Dashboard) -> str:
-    """A dashboard as its file is."""
+    """Return the content of a dashboard's JSON file."""
     return json.dumps(_built(page), cls=JSONEncoder, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -73,7 +73,7 @@ def _built(page: Dashboard) -> types.Dashboard:
         .with_variable(
             dashboard.DatasourceVariable("datasource")
             .label("Data source")
-            .description("The Prometheus that is asked.")
+            .description("Prometheus data source of all queries.")
             .type("prometheus")
         )
     )
@@ -87,7 +87,7 @@ def _built(page: Dashboard) -> types.Dashboard:
 
 
 class _Annotation(types.AnnotationQuery):
-    """An annotation by a query to Prometheus, of which Grafana's types leave out what is its own."""
+    """An annotation query with the fields of the Prometheus data source, which the SDK's types lack."""
 
     def __init__(self, mark: Mark) -> None:
         super().__init__(mark.name, SOURCE, mark.shown, False, mark.colour, expr=mark.expr)
@@ -98,7 +98,7 @@ class _Annotation(types.AnnotationQuery):
 
 
 class _Marks(dashboard.AnnotationQuery):
-    """Its builder."""
+    """Builder of `_Annotation`."""
 
     def __init__(self, mark: Mark) -> None:
         self._internal = _Annotation(mark)
@@ -121,7 +121,7 @@ def _variable(variable: Variable) -> dashboard.QueryVariable:
 
 
 def _laid_out(rows: Iterable[Row]) -> Iterable[types.Panel | types.RowPanel]:
-    """Panels in the places that follow from their sizes, each row under its title; ids by order."""
+    """Yield rows and panels with positions that follow from their sizes, and ids in order."""
     number, top = 0, 0
     for row in rows:
         number += 1
@@ -151,7 +151,7 @@ def _panel(panel: Panel) -> Builder:
     elif isinstance(panel, Table):
         made = _table(panel)
     else:
-        raise TypeError(f"{panel.title}: {type(panel).__name__} is no panel that Grafana is told of")
+        raise TypeError(f"{panel.title}: no Grafana panel type for {type(panel).__name__}")
     made.title(panel.title).description(panel.description).datasource(SOURCE).unit(panel.unit)
     if panel.thresholds:
         made.thresholds(_thresholds(panel.thresholds))
@@ -227,7 +227,7 @@ _HIDDEN_SINCE_12 = types.DynamicConfigValue("custom.hideFrom", {"viz": True, "le
 
 def _table(panel: Table) -> table.Panel:
     shown = [column.field for column in panel.columns]
-    order: dict[str, object] = {name: place for place, name in enumerate(shown)}
+    order: dict[str, object] = {name: index for index, name in enumerate(shown)}
     titles: dict[str, object] = {column.field: column.title for column in panel.columns}
     made = (
         table.Panel()
@@ -256,7 +256,7 @@ def _properties(column: Column) -> Iterable[types.DynamicConfigValue]:
     if column.mappings or column.thresholds:
         yield types.DynamicConfigValue("custom.cellOptions", common.TableColorTextCellOptions())
     if column.link:
-        yield types.DynamicConfigValue("links", [{"title": "Its dashboard", "url": column.link}])
+        yield types.DynamicConfigValue("links", [{"title": "Open the dashboard", "url": column.link}])
 
 
 def _thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
@@ -269,7 +269,7 @@ def _thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
 
 def _mappings(mappings: Mappings) -> list[types.ValueMapping]:
     results = {
-        value: types.ValueMappingResult(shown, colour, index=place)
-        for place, (value, shown, colour) in enumerate(mappings)
+        value: types.ValueMappingResult(shown, colour, index=index)
+        for index, (value, shown, colour) in enumerate(mappings)
     }
     return [types.ValueMap(results)]

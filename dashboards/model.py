@@ -1,4 +1,4 @@
-"""What a dashboard is made of, as plain values: whoever writes one says what to show, grafana.py says it to Grafana."""
+"""Dashboards as plain values: these types describe what to show; grafana.py renders them as Grafana JSON."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Literal
 Colour = Literal["green", "yellow", "orange", "red", "blue", "purple", "text"]
 
 Steps = tuple[tuple[float | None, Colour], ...]
-"""Thresholds: from which value on which colour holds; the first holds from the lowest on (None)."""
+"""Thresholds: lower bound of each colour, ascending; the first has no lower bound (None)."""
 
 Mappings = tuple[tuple[str, str, Colour], ...]
-"""A value, what is shown in its place, and in which colour."""
+"""Value mappings: the value, the text shown instead, and its colour."""
 
 BLUE: Steps = ((None, "blue"),)
-"""A value that is neither good nor bad."""
+"""Colour of a value that is neither good nor bad."""
 
 
 def bad_from(warning: float | None, failing: float) -> Steps:
-    """Green below, yellow from the first, red from the second on."""
+    """Return thresholds where high is bad: green, yellow from `warning`, red from `failing`."""
     middle: Steps = ((warning, "yellow"),) if warning is not None else ()
     return ((None, "green"), *middle, (failing, "red"))
 
 
 def good_from(warning: float | None, good: float) -> Steps:
-    """Red below, yellow from the first, green from the second on."""
+    """Return thresholds where low is bad: red, yellow from `warning`, green from `good`."""
     middle: Steps = ((warning, "yellow"),) if warning is not None else ()
     return ((None, "red"), *middle, (good, "green"))
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question to Prometheus.
+    """One Prometheus query.
 
     Attributes:
-        expr: in PromQL, with the dashboard's variables.
-        legend: the name of each series, with its labels as {{label}}.
-        quiet: whether a healthy platform has no answer to it, such as a list of what fails.
+        expr: PromQL expression; may use the dashboard's variables.
+        legend: name of each series, with labels as {{label}}.
+        quiet: whether a healthy platform may return no series, such as for a list of failures.
     """
 
     expr: str
@@ -47,14 +47,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """What every panel has.
+    """Fields common to all panels.
 
     Attributes:
-        unit: as Grafana names it, such as s, bytes, percentunit, reqps, short.
-        width: of the 24 columns of a dashboard.
-        height: in rows of a dashboard, about 38 pixels each.
-        thresholds: colours of values; in a graph, lines.
-        none: what is shown where there is no series.
+        unit: Grafana's unit id, such as s, bytes, percentunit, reqps, short.
+        width: in grid columns; a dashboard has 24.
+        height: in grid rows of about 38 pixels.
+        thresholds: colours of values; in a graph, drawn as lines.
+        none: text shown when the queries return no series.
     """
 
     title: str
@@ -71,11 +71,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat(Panel):
-    """One number.
+    """A single value.
 
     Attributes:
-        trend: whether it stands on a line of how it came to be.
-        filled: whether the colour fills the panel.
+        trend: whether a sparkline is drawn behind the value.
+        filled: whether the colour fills the background.
     """
 
     width: int = 4
@@ -86,12 +86,12 @@ class Stat(Panel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(Panel):
-    """Lines over time.
+    """A time series graph.
 
     Attributes:
-        stacked: whether they add up.
-        most: the top of the axis at least.
-        stepped: whether a value holds until the next, as counts of things do.
+        stacked: whether the series are stacked.
+        most: soft maximum of the axis.
+        stepped: whether lines are drawn as steps, for values that change abruptly, such as counts.
     """
 
     width: int = 8
@@ -104,7 +104,7 @@ class Graph(Panel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline(Panel):
-    """One bar a series, coloured by what held when."""
+    """A state timeline: one bar per series, coloured by state."""
 
     width: int = 24
     height: int = 7
@@ -115,9 +115,9 @@ class Column:
     """A column of a table.
 
     Attributes:
-        source: a label, or the letter of a query, whose value it is.
-        link: where its cells lead; ${__data.fields.label} is a label of the row.
-        width: in pixels; 0 for what is left.
+        source: a label name, or the letter of the query that provides the value.
+        link: URL that a cell opens; ${__data.fields.label} is a label of the row.
+        width: in pixels; 0 shares the remaining width.
     """
 
     source: str
@@ -130,17 +130,17 @@ class Column:
 
     @property
     def field(self) -> str:
-        """The name that Grafana gives it once the queries' answers are merged."""
+        """The field name that Grafana uses after merging the query results."""
         return f"Value #{self.source}" if len(self.source) == 1 else self.source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Panel):
-    """Rows of what the queries say now, those with the same labels in one.
+    """A table of instant query results; series with the same labels share a row.
 
     Attributes:
-        columns: what is shown, in order; other labels are not.
-        sort: title of the column by which rows are ordered, the lowest first.
+        columns: columns shown, in order; other labels are hidden.
+        sort: title of the column that rows are sorted by, ascending.
     """
 
     columns: tuple[Column, ...]
@@ -159,11 +159,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What happened, as lines across the graphs: one wherever the query has a sample.
+    """An annotation: a vertical line in every graph wherever the query returns a sample.
 
     Attributes:
-        title: of a line, with labels as {{label}}.
-        shown: whether it is, before somebody asks for it.
+        title: text of a line, with labels as {{label}}.
+        shown: whether the annotation is enabled by default.
     """
 
     name: str
@@ -175,10 +175,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a person chooses: values of a label.
+    """A dashboard variable: the user selects values of a label.
 
     Attributes:
-        source: the series whose label it is.
+        source: series selector that provides the label's values.
     """
 
     name: str
@@ -193,11 +193,11 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """A page.
+    """A Grafana dashboard.
 
     Attributes:
-        uid: by which links and alerts name it, for ever.
-        variables: what can be chosen, beside the source of data.
+        uid: stable identifier that links and alerts use; never changes.
+        variables: dashboard variables, in addition to the data source.
     """
 
     uid: str
@@ -215,12 +215,12 @@ class Dashboard:
 
 @dataclass(frozen=True, slots=True)
 class OperatorPage:
-    """What one operator brings to the dashboards.
+    """The panels and dashboard that one operator contributes.
 
     Attributes:
-        dashboard: the one of its kind.
-        traffic: in the overview, how much clients ask of its databases; None for nothing.
-        fullness: in the overview, how full they are; None for nothing.
+        dashboard: dashboard of the operator's main kind.
+        traffic: overview panel of client traffic; None to omit it.
+        fullness: overview panel of memory or disk usage; None to omit it.
     """
 
     dashboard: Dashboard

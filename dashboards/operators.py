@@ -1,20 +1,30 @@
-"""The dashboard of the operators themselves: whether they keep what they promise."""
+"""The dashboard of the operators: service level objectives, reconciles, queues, webhooks."""
 
 from __future__ import annotations
 
 from dashboards.model import Dashboard, Graph, Mark, Query, Row, Stat, Timeline, bad_from, good_from
-from dashboards.promql import OPERATOR, TOLD, beside, quantile, quiet, rate, select, total, variables
+from dashboards.promql import (
+    OPERATOR,
+    OPERATOR_TARGET,
+    of_targets_with,
+    quantile,
+    quiet,
+    rate,
+    select,
+    total,
+    variables,
+)
 from dashboards.resources import EXPIRY, UNREADY_FOR
 
 OBJECTIVE = 0.99
-"""Reconciles that shall not fail; a wait that is planned (requeue_after) is no failure."""
+"""Target share of reconciles without an error; a planned requeue (requeue_after) counts as a success."""
 
 BUDGET = f"{1 - OBJECTIVE:g}"
 WINDOWS = ("5m", "30m", "1h", "6h")
 
 
 def _failed_share(window: str, by: str = "") -> str:
-    """Reconciles that failed, of all; nothing where there were none."""
+    """Return the share of reconciles that failed; no series if there were no reconciles."""
     group = f" by ({by})" if by else ""
     failed, every = (
         f"sum{group} (rate({select('controller_runtime_reconcile_total', OPERATOR, result)}[{window}]))"
@@ -32,7 +42,7 @@ def _quantile(share: float, metric: str, by: str = "controller") -> str:
 
 
 LEADERS = f"max by (cluster, name) ({select('leader_election_master_status', OPERATOR)})"
-UNREADY = select("platform_resource_unready_since_timestamp_seconds", TOLD)
+UNREADY = select("platform_resource_unready_since_timestamp_seconds", OPERATOR_TARGET)
 ENDS = select("platform_certificate_expiry_timestamp_seconds", OPERATOR)
 API = "rest_client_requests_total"
 UNANSWERED = 'code=~"429|5.."'
@@ -41,9 +51,9 @@ NOW = Row(
     "Now",
     (
         Stat(
-            title="Success",
-            description="Reconciles that succeed, of all within the last hour. A planned wait is a success; what only "
-            f"a person can mend is counted below. The objective is {OBJECTIVE:.0%}.",
+            title="Success rate",
+            description="Share of reconciles that succeeded in the last hour. A planned requeue is a success. Terminal "
+            f"errors are counted under Failures. The objective is {OBJECTIVE:.0%}.",
             unit="percentunit",
             queries=(quiet(f"1 - ({_failed_share('1h')})"),),
             none="no reconciles",
@@ -54,8 +64,8 @@ NOW = Row(
         ),
         Stat(
             title="Burn rate",
-            description="How fast the error budget is spent: at 1 it lasts just as long as it should; at 14.4 a "
-            "month's budget is gone within two days.",
+            description="Rate at which the error budget is consumed, over the last hour. At 1 the budget lasts exactly "
+            "30 days, at 14.4 about two days.",
             unit="short",
             queries=(quiet(f"({_failed_share('1h')}) / {BUDGET}"),),
             none="no reconciles",
@@ -65,7 +75,8 @@ NOW = Row(
         ),
         Stat(
             title="Without a leader",
-            description="Operators of which no replica leads: nothing is reconciled. Another takes over within 15 s.",
+            description="Operators without a leading replica: nothing is reconciled. A standby replica normally takes "
+            "over within 15 s.",
             unit="short",
             queries=(Query(f"count({LEADERS}) - {total(f'{LEADERS} == 1')}"),),
             thresholds=bad_from(None, 1),
@@ -75,7 +86,7 @@ NOW = Row(
         ),
         Stat(
             title="Longest not ready",
-            description="How long the resource that is not Ready for longest has been so.",
+            description="Longest time that a resource has currently been not Ready.",
             unit="s",
             queries=(quiet(f"max(time() - {UNREADY})"),),
             thresholds=UNREADY_FOR,
@@ -84,8 +95,8 @@ NOW = Row(
             width=3,
         ),
         Stat(
-            title="Waiting",
-            description="Resources that wait for a worker now.",
+            title="Queue depth",
+            description="Number of resources that are queued for a worker.",
             unit="short",
             queries=(Query(f"sum({select('workqueue_depth', OPERATOR)})"),),
             thresholds=bad_from(10, 100),
@@ -93,7 +104,7 @@ NOW = Row(
         ),
         Stat(
             title="Workers busy",
-            description="Of all there are, in the operator with most at work.",
+            description="Share of workers that are busy, for the controller with the highest share.",
             unit="percentunit",
             queries=(
                 Query(
@@ -106,7 +117,7 @@ NOW = Row(
         ),
         Stat(
             title="API errors",
-            description="Requests to the API server in a second that it could not answer now: 429 and 5xx.",
+            description="Requests per second that the API server answered with 429 or 5xx.",
             unit="reqps",
             queries=(quiet(f"sum({_rate(API, UNANSWERED, by='code')})"),),
             thresholds=bad_from(0.1, 1),
@@ -114,8 +125,9 @@ NOW = Row(
             width=3,
         ),
         Stat(
-            title="Certificate ends in",
-            description="Of what operators serve webhooks and metrics with. Renewed by itself when a third is left.",
+            title="Certificate expiry",
+            description="Time until the first serving certificate of the operators' webhooks and metrics expires. An "
+            "operator renews it when a third of its validity is left.",
             unit="s",
             queries=(Query(f"min({ENDS}) - time()"),),
             thresholds=EXPIRY,
@@ -129,27 +141,27 @@ OBJECTIVES = Row(
     "Objectives",
     (
         Graph(
-            title="Burn rate of the error budget",
-            description="Failed reconciles over windows, of the budget. Alerts need a long and a short window above a "
-            "line, so that they come soon and go soon.",
+            title="Error budget burn rate",
+            description="Share of failed reconciles divided by the error budget, over several windows. An alert fires "
+            "while a long and a short window both exceed its threshold.",
             unit="short",
             queries=tuple(quiet(f"({_failed_share(window)}) / {BUDGET}", window) for window in WINDOWS),
             none="no reconciles",
             thresholds=bad_from(1, 14.4),
         ),
         Graph(
-            title="Reconciles that succeed",
-            description="Share within the last five minutes, by kind.",
+            title="Reconcile success rate",
+            description="Share of reconciles that succeeded in the last 5 minutes, by kind.",
             unit="percentunit",
             queries=(quiet(f"1 - ({_failed_share('5m', 'controller')})", "{{controller}}"),),
             none="no reconciles",
             most=1,
         ),
         Graph(
-            title="From a change to Ready",
+            title="Time to ready",
             none="no changes",
-            description="Time from a change of a spec until the resource is as it says: half and 95 of 100 changes "
-            "within the last hour.",
+            description="Time from a spec change until the resource is Ready: median and 95th percentile of the last "
+            "hour.",
             unit="s",
             queries=tuple(
                 quiet(
@@ -157,7 +169,7 @@ OBJECTIVES = Row(
                     f"(rate({select('platform_time_to_ready_seconds_bucket', OPERATOR)}[1h])))",
                     f"{{{{controller}}}} {name}",
                 )
-                for share, name in ((0.5, "half"), (0.95, "p95"))
+                for share, name in ((0.5, "p50"), (0.95, "p95"))
             ),
         ),
     ),
@@ -168,35 +180,35 @@ RECONCILES = Row(
     (
         Graph(
             title="Reconciles",
-            description="By what came of them, in a second: success; requeue_after waits as planned; error is tried "
-            "again; terminal_error waits for a person.",
+            description="Reconciles per second, by result: success; requeue_after is a planned requeue; error is "
+            "retried with backoff; terminal_error is retried only after a change.",
             unit="ops",
             queries=(Query(_rate("controller_runtime_reconcile_total", by="result"), "{{result}}"),),
             stacked=True,
         ),
         Graph(
-            title="Time of a reconcile",
-            description="Half and 99 of 100 take no longer.",
+            title="Reconcile duration",
+            description="Median and 99th percentile of the duration of a reconcile.",
             unit="s",
             queries=tuple(
                 Query(_quantile(share, "controller_runtime_reconcile_time_seconds"), f"{{{{controller}}}} {name}")
-                for share, name in ((0.5, "half"), (0.99, "p99"))
+                for share, name in ((0.5, "p50"), (0.99, "p99"))
             ),
         ),
         Graph(
             title="Failures",
-            description="In a second: errors that are tried again, those that only a person mends, and defects of the "
-            "operator itself.",
+            description="Failed reconciles per second: errors that are retried, terminal errors that need a user "
+            "action, and panics (bugs of the operator).",
             unit="ops",
             queries=(
                 Query(_rate("controller_runtime_reconcile_errors_total"), "{{controller}} error"),
                 Query(_rate("controller_runtime_terminal_reconcile_errors_total"), "{{controller}} terminal"),
-                Query(_rate("controller_runtime_reconcile_panics_total"), "{{controller}} defect"),
+                Query(_rate("controller_runtime_reconcile_panics_total"), "{{controller}} panic"),
             ),
         ),
         Graph(
-            title="Since the last success",
-            description="Time since a reconcile of each kind last succeeded. It grows where a kind has no resource.",
+            title="Time since last success",
+            description="Time since the last successful reconcile, by kind. It grows if a kind has no resources.",
             unit="s",
             queries=(
                 Query(
@@ -207,14 +219,15 @@ RECONCILES = Row(
             ),
         ),
         Graph(
-            title="Events written",
-            description="Kubernetes events in a second, by type.",
+            title="Events recorded",
+            description="Kubernetes events recorded per second, by type.",
             unit="ops",
             queries=(Query(_rate("platform_events_total", by="controller, type"), "{{controller}} {{type}}"),),
         ),
         Graph(
             title="Events dropped",
-            description="Events that were not written: too many at once, or refused.",
+            description="Kubernetes events per second that were not recorded: rate limited, or rejected by the API "
+            "server.",
             unit="ops",
             queries=(Query(_rate("platform_events_dropped_total", by="pod"), "{{pod}}"),),
         ),
@@ -225,21 +238,22 @@ QUEUE = Row(
     "Queue",
     (
         Graph(
-            title="Wait for a worker p99",
-            description="Time a resource waits, 99 of 100 times. Seconds here are seconds until a failure is seen.",
+            title="Queue duration p99",
+            description="99th percentile of the time that a resource is queued for a worker. It delays the reaction "
+            "to failures.",
             unit="s",
             queries=(Query(_quantile(0.99, "workqueue_queue_duration_seconds"), "{{controller}}"),),
             thresholds=bad_from(1, 10),
         ),
         Graph(
-            title="Work p99",
-            description="Time that a worker takes for a resource, 99 of 100 times.",
+            title="Work duration p99",
+            description="99th percentile of the time that a worker processes a resource.",
             unit="s",
             queries=(Query(_quantile(0.99, "workqueue_work_duration_seconds"), "{{controller}}"),),
         ),
         Graph(
-            title="Oldest work under way",
-            description="Age of the work that is under way for longest. A line that only rises is a worker that hangs.",
+            title="Longest running reconcile",
+            description="Age of the oldest reconcile in progress. A line that only rises indicates a stuck worker.",
             unit="s",
             queries=(
                 Query(
@@ -249,29 +263,29 @@ QUEUE = Row(
             ),
         ),
         Graph(
-            title="Waiting and at work",
-            description="Resources that wait for a worker, and workers that are busy.",
+            title="Queue depth and busy workers",
+            description="Number of queued resources, and of busy workers.",
             unit="short",
             queries=(
-                Query(f"sum by (controller) ({select('workqueue_depth', OPERATOR)})", "{{controller}} waiting"),
+                Query(f"sum by (controller) ({select('workqueue_depth', OPERATOR)})", "{{controller}} queued"),
                 Query(
                     f"sum by (controller) ({select('controller_runtime_active_workers', OPERATOR)})",
-                    "{{controller}} at work",
+                    "{{controller}} busy",
                 ),
             ),
         ),
         Graph(
-            title="Put into the queue",
-            description="In a second, for changes seen and waits that ended, and those tried again after failures.",
+            title="Queue additions",
+            description="Resources added to the queue per second, and those of them that are retries after a failure.",
             unit="ops",
             queries=(
                 Query(_rate("workqueue_adds_total"), "{{controller}}"),
-                Query(_rate("workqueue_retries_total"), "{{controller}} tried again"),
+                Query(_rate("workqueue_retries_total"), "{{controller}} retries"),
             ),
         ),
         Graph(
-            title="Objects in the cache",
-            description="Objects held, by kind: what memory is for.",
+            title="Cached objects",
+            description="Objects in the operators' caches, by kind. They account for most of the operators' memory.",
             unit="short",
             queries=(Query(f"max by (kind) ({select('platform_cached_objects', OPERATOR)})", "{{kind}}"),),
         ),
@@ -282,66 +296,68 @@ SERVING = Row(
     "Leaders, API server, webhooks",
     (
         Timeline(
-            title="Who leads",
-            description="The replica of each operator that leads; the others answer webhooks and stand by.",
+            title="Leader",
+            description="Leading replica of each operator. The standby replicas serve webhooks.",
             unit="short",
             queries=(
                 Query(f"max by (name, pod) ({select('leader_election_master_status', OPERATOR)})", "{{name}} {{pod}}"),
             ),
-            mappings=(("1", "leads", "green"), ("0", "stands by", "blue")),
+            mappings=(("1", "leader", "green"), ("0", "standby", "blue")),
             width=24,
         ),
         Graph(
-            title="Requests to the API server",
-            description="In a second, by status code. A healthy operator without changes sends next to none.",
+            title="API server requests",
+            description="Requests to the API server per second, by status code. A healthy operator sends few requests "
+            "while nothing changes.",
             unit="reqps",
             queries=(Query(_rate(API, by="code"), "{{code}}"),),
             stacked=True,
         ),
         Graph(
-            title="Webhook p99",
+            title="Webhook latency p99",
             none="no requests",
-            description="Time that admission takes, 99 of 100 times; `kubectl apply` waits for it.",
+            description="99th percentile of the latency of admission requests, which delay `kubectl apply`.",
             unit="s",
             queries=(quiet(_quantile(0.99, "controller_runtime_webhook_latency_seconds", "webhook"), "{{webhook}}"),),
             thresholds=bad_from(0.5, 2.5),
         ),
         Graph(
-            title="Admission",
+            title="Admission requests",
             none="no requests",
-            description="Answers in a second, by HTTP status, and resources that were refused as wrong.",
+            description="Admission requests per second, by HTTP status code, and resources denied as invalid.",
             unit="reqps",
             queries=(
                 quiet(_rate("controller_runtime_webhook_requests_total", by="webhook, code"), "{{webhook}} {{code}}"),
-                quiet(_rate("platform_webhook_refusals_total", by="kind"), "{{kind}} refused"),
+                quiet(_rate("platform_webhook_refusals_total", by="kind"), "{{kind}} denied"),
             ),
         ),
         Graph(
-            title="Certificates end in",
-            description="What operators serve with, and the authority that signed it.",
+            title="Certificate expiry",
+            description="Remaining validity of the operators' serving certificates and of the certificate authority "
+            "(CA) that issued them.",
             unit="s",
             queries=(Query(f"min by (name, pod) ({ENDS}) - time()", "{{pod}} {{name}}"),),
         ),
         Graph(
             title="Memory",
-            description="Memory that each replica takes (resident); its limit is in the chart's values.",
+            description="Resident memory of each replica. The chart value resources.limits.memory sets the limit.",
             unit="bytes",
             queries=(
                 Query(
-                    beside(select("process_resident_memory_bytes", OPERATOR), "leader_election_master_status"),
+                    of_targets_with("leader_election_master_status", select("process_resident_memory_bytes", OPERATOR)),
                     "{{pod}}",
                 ),
             ),
         ),
         Graph(
             title="CPU",
-            description="Cores that each replica uses.",
+            description="CPU usage of each replica, in cores.",
             unit="short",
             queries=(
                 Query(
-                    beside(
-                        _rate("process_cpu_seconds_total", by="cluster, job, instance, pod"),
+                    of_targets_with(
                         "leader_election_master_status",
+                        _rate("process_cpu_seconds_total", by="cluster, job, instance, pod"),
                     ),
                     "{{pod}}",
                 ),
@@ -353,7 +369,7 @@ SERVING = Row(
 OPERATORS = Dashboard(
     uid="platform-operators",
     title="Platform / Operators",
-    description="Whether the operators keep their objectives, and what they are busy with.",
+    description="Service level objectives, reconciles, queues, API requests and webhooks of the operators.",
     variables=variables("leader_election_master_status"),
     marks=(
         Mark(
@@ -366,7 +382,7 @@ OPERATORS = Dashboard(
             "Restarts",
             f"max by (pod) (changes({select('process_start_time_seconds', OPERATOR)}[$__rate_interval]) "
             "and on (cluster, job, instance) leader_election_master_status) > 0",
-            "{{pod}} was restarted",
+            "{{pod}} restarted",
             "red",
         ),
     ),

@@ -1,4 +1,4 @@
-"""The dashboard that one looks at first: everything of the platform, and the way down."""
+"""The overview dashboard: the state of the whole platform, with links to the dashboards of its parts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dashboards.promql import (
     ALL,
     KIND_NAME,
     KINDS,
+    OPERATOR_TARGET,
     quantile,
     quiet,
     rate,
@@ -19,26 +20,23 @@ from dashboards.promql import (
     variables,
 )
 
-OPERATING = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
-"""Labels of operators, wherever they run."""
-
 _NAMES = "|".join(KINDS[kind].removeprefix("platform-").capitalize() for kind in KINDS)
 _LISTED = " and ".join(", ".join(f"{kind}s" for kind in KINDS).rsplit(", ", 1))
 FIRING = f'ALERTS{{alertstate="firing",cluster=~"$cluster",alertname=~"(Platform|{_NAMES}).+"}}'
-LEADERS = f"max by (cluster, name) ({select('leader_election_master_status', OPERATING)})"
+LEADERS = f"max by (cluster, name) ({select('leader_election_master_status', OPERATOR_TARGET)})"
 FAILED, DONE = (
-    f"sum (rate({select('controller_runtime_reconcile_total', OPERATING, result)}[1h]))"
+    f"sum (rate({select('controller_runtime_reconcile_total', OPERATOR_TARGET, result)}[1h]))"
     for result in ('result="error"', 'result=~".+"')
 )
 
 NOW = Row(
-    "Is everything well?",
+    "Health",
     (
         resources.unready(ALL),
         resources.unready_for(ALL),
         Stat(
-            title="Alerts",
-            description="Alerts of the platform that fire now. The list says which.",
+            title="Firing alerts",
+            description="Number of the platform's alerts that are firing. The table below lists them.",
             unit="short",
             queries=(Query(f"count({FIRING}) or vector(0)"),),
             thresholds=bad_from(None, 1),
@@ -46,7 +44,8 @@ NOW = Row(
         ),
         Stat(
             title="Operators without a leader",
-            description="Operators of which no replica leads: what runs, runs on, and nothing is mended.",
+            description="Operators without a leading replica. Their databases continue to run, but nothing is "
+            "reconciled or repaired.",
             unit="short",
             queries=(Query(f"count({LEADERS}) - {total(f'{LEADERS} == 1')}"),),
             thresholds=bad_from(None, 1),
@@ -56,7 +55,7 @@ NOW = Row(
         resources.servers_ready(ALL, "Servers"),
         Stat(
             title="Resources",
-            description=f"{_LISTED} that operators tell of.",
+            description=f"Number of {_LISTED} that operators report.",
             unit="short",
             queries=(Query(f"count({resources.all_resources(ALL)})"),),
             none="none",
@@ -70,8 +69,8 @@ STATE = Row(
         resources.table(ALL),
         resources.readiness(ALL, height=7),
         Table(
-            title="Alerts that fire",
-            description="Those of the platform's own rules; each has a page in the runbook.",
+            title="Firing alerts",
+            description="Firing alerts of the platform's rules. The runbook describes each of them.",
             unit="string",
             queries=(quiet(FIRING),),
             columns=(
@@ -96,7 +95,7 @@ STATE = Row(
         ),
         Graph(
             title="Not ready",
-            description="Resources that are not Ready, by kind.",
+            description="Number of resources that are not Ready, by kind.",
             unit="short",
             queries=(
                 Query(
@@ -113,15 +112,15 @@ STATE = Row(
     ),
 )
 
-TRAFFIC = Row("What clients ask", tuple(page.traffic for page in PAGES if page.traffic is not None))
-ROOM = Row("How full they are", tuple(page.fullness for page in PAGES if page.fullness is not None))
+TRAFFIC = Row("Client traffic", tuple(page.traffic for page in PAGES if page.traffic is not None))
+CAPACITY = Row("Memory and disk usage", tuple(page.fullness for page in PAGES if page.fullness is not None))
 
 OPERATORS = Row(
-    "The operators",
+    "Operators",
     (
         Stat(
-            title="Reconciles that succeed",
-            description="Of all within the last hour.",
+            title="Reconcile success rate",
+            description="Share of reconciles that succeeded in the last hour.",
             unit="percentunit",
             queries=(quiet(f"1 - {FAILED} / ({DONE} > 0)"),),
             none="no reconciles",
@@ -132,27 +131,30 @@ OPERATORS = Row(
         ),
         Graph(
             title="Reconciles",
-            description="Times in a second that an operator looked at a resource, by kind.",
+            description="Reconciles per second, by kind.",
             unit="ops",
-            queries=(Query(rate("controller_runtime_reconcile_total", OPERATING, by="controller"), "{{controller}}"),),
+            queries=(
+                Query(rate("controller_runtime_reconcile_total", OPERATOR_TARGET, by="controller"), "{{controller}}"),
+            ),
             width=6,
         ),
         Graph(
-            title="Time of a reconcile p99",
-            description="99 of 100 reconciles take no longer than this.",
+            title="Reconcile duration p99",
+            description="99th percentile of the duration of a reconcile.",
             unit="s",
             queries=(
                 Query(
-                    quantile(0.99, "controller_runtime_reconcile_time_seconds", OPERATING, by="controller"),
+                    quantile(0.99, "controller_runtime_reconcile_time_seconds", OPERATOR_TARGET, by="controller"),
                     "{{controller}}",
                 ),
             ),
             width=7,
         ),
         Graph(
-            title="Certificates end in",
+            title="Certificate expiry",
             none="no certificates",
-            description="Those of resources that have any. Ours are renewed by themselves when 30 days are left.",
+            description="Remaining validity of each resource's certificate. The operator renews certificates that it "
+            "issues when 30 days are left.",
             unit="s",
             queries=(
                 quiet(f"{states('platform_resource_certificate_expiry_timestamp_seconds', ALL)} - time()", KIND_NAME),
@@ -165,8 +167,8 @@ OPERATORS = Row(
 OVERVIEW = Dashboard(
     uid="platform-overview",
     title="Platform / Overview",
-    description="Every resource of the platform, whether it is well, and the way to its dashboard.",
+    description="State of every resource of the platform, with links to the dashboards of each kind.",
     variables=variables("platform_resource_info", kinds=ALL),
     marks=resources.marks_of(ALL),
-    rows=(NOW, STATE, TRAFFIC, ROOM, OPERATORS),
+    rows=(NOW, STATE, TRAFFIC, CAPACITY, OPERATORS),
 )

@@ -1,4 +1,4 @@
-"""The dashboards that the operators bring."""
+"""Dashboards contributed by the installed operators."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ BY_OPERATOR: dict[str, OperatorPage] = {
 }
 
 PAGES = sorted(BY_OPERATOR.values(), key=lambda page: list(KINDS.values()).index(page.dashboard.uid))
-"""In the order of their API groups."""
+"""Pages, ordered by the operators' API groups."""

@@ -1,8 +1,8 @@
-"""How dashboards ask: the same labels chosen in the same way everywhere, and nothing counted twice.
+"""PromQL building blocks of the dashboards: consistent label selectors, and no series counted twice.
 
-A state is told by whichever replica of an operator leads, and for a moment by two: `states` takes one of them, whatever
-pod it came from. What servers tell bears the labels of their targets, among them the resource's name, which the charts'
-ServiceMonitors take from the Service.
+The leading replica of an operator exports resource states; during a leadership change two replicas may. `states`
+deduplicates them. Metrics of servers carry the labels of their targets, including the resource's name, which the
+charts' ServiceMonitors copy from the Service.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import operators
 from dashboards.model import Query, Variable
 
 RESOURCE = 'cluster=~"$cluster",namespace=~"$namespace",name=~"$name"'
-"""Labels of resources, as operators tell of them."""
+"""Selector of resource states, which operators export."""
 
 SERVER = (
     'cluster=~"$cluster",namespace=~"$namespace",job=~"$job",instance=~"$instance",app_kubernetes_io_instance=~"$name"'
 )
-"""Labels of servers, as Prometheus scrapes them."""
+"""Selector of servers' own metrics."""
 
 SERVED = 'cluster=~"$cluster",namespace=~"$namespace",app_kubernetes_io_instance=~"$name"'
-"""The same where job and instance are those of operators."""
+"""Selector of servers' own metrics on dashboards whose job and instance select operators."""
 
 OPERATOR = 'cluster=~"$cluster",namespace=~"$namespace",job=~"$job",instance=~"$instance"'
-"""Labels of operators' replicas."""
+"""Selector of operators' own metrics."""
 
-TOLD = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
-"""The same where the namespace is that of resources."""
+OPERATOR_TARGET = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
+"""Selector of operators' targets in any namespace."""
 
 ID = "cluster, kind, namespace, name"
-"""What tells resources apart."""
+"""Labels that identify a resource in states."""
 
 OWNER = "cluster, namespace, app_kubernetes_io_instance"
-"""The same of what servers tell."""
+"""Labels that identify a resource in servers' own metrics."""
 
 EACH = f"{OWNER}, pod"
-"""The same, each server by itself."""
+"""Labels that identify a server in its own metrics."""
 
 POD = "{{namespace}}/{{pod}}"
 NAME = "{{namespace}}/{{app_kubernetes_io_instance}}"
@@ -47,78 +47,78 @@ KINDS = {
     operator.main.kind.name: f"platform-{operator.name}"
     for operator in sorted(operators.installed(), key=lambda operator: operator.main.kind.group)
 }
-"""The dashboard of each operator's main kind, by its uid; in the order of their API groups."""
+"""Dashboard uid of each operator's main kind, ordered by API group."""
 
 ALL = "|".join(KINDS)
 
 
 def select(metric: str, labels: str, *more: str) -> str:
-    """A metric with labels and further conditions on them."""
+    """Return a selector of `metric` with label matchers."""
     return f"{metric}{{{','.join((labels, *more))}}}"
 
 
 def states(metric: str, kinds: str, *more: str, by: str = "") -> str:
-    """What is told of resources, one series each.
+    """Return a state of resources with one series per resource.
 
     Args:
-        kinds: a kind, or some with | between.
-        more: further conditions on labels.
-        by: further labels to keep.
+        kinds: a kind, or several separated by |.
+        more: additional label matchers.
+        by: additional labels to keep.
     """
     of_kinds = f'kind=~"{kinds}"'
     return f"max by ({f'{ID}, {by}' if by else ID}) ({select(metric, RESOURCE, of_kinds, *more)})"
 
 
 def ready(kinds: str) -> str:
-    """The resources that are Ready."""
+    """Return an expression that selects the resources that are Ready."""
     return states("platform_resource_condition", kinds, 'type="Ready"', 'status="True"') + " == 1"
 
 
 def total(expr: str) -> str:
-    """A count that is 0 where there is nothing to count."""
+    """Return the number of series, 0 if there are none."""
     return f"(count({expr}) or vector(0))"
 
 
 def rate(metric: str, labels: str, *more: str, by: str = OWNER) -> str:
-    """How much a counter grows in a second, summed up."""
+    """Return the per-second rate of a counter, summed by labels."""
     return f"sum by ({by}) (rate({select(metric, labels, *more)}[$__rate_interval]))"
 
 
 class Servers:
-    """The metrics of one kind of servers, whose names begin in the same way.
+    """Metrics of one kind of servers, which share a name prefix.
 
     Args:
-        prefix: such as `etcd`.
+        prefix: prefix of the metric names, such as `etcd`.
     """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def __call__(self, metric: str, *more: str) -> str:
-        """A metric of the chosen servers, with further conditions on labels."""
+        """Return a selector of a metric of the selected servers."""
         return select(f"{self._prefix}_{metric}", SERVER, *more)
 
     def rate(self, metric: str, *more: str, by: str = EACH) -> str:
-        """How much a counter grows in a second."""
+        """Return the per-second rate of a counter."""
         return rate(f"{self._prefix}_{metric}", SERVER, *more, by=by)
 
 
 def quantile(share: float, metric: str, labels: str, *more: str, by: str) -> str:
-    """The value of a histogram that a share of observations does not exceed."""
+    """Return a quantile of a histogram."""
     buckets = rate(f"{metric}_bucket", labels, *more, by=f"{by}, le")
     return f"histogram_quantile({share:g}, {buckets})"
 
 
-def beside(expr: str, metric: str) -> str:
-    """Only the series of targets that have a metric: names such as process_* belong to many programs."""
+def of_targets_with(metric: str, expr: str) -> str:
+    """Restrict `expr` to targets that expose `metric`: many programs share names such as process_*."""
     return f"({expr} and on (cluster, job, instance) {metric})"
 
 
 def dashboard_of(expr: str, kinds: str) -> str:
-    """With a label that names each resource's dashboard.
+    """Add a label with the uid of each resource's dashboard.
 
     Args:
-        kinds: a kind, or some with | between.
+        kinds: a kind, or several separated by |.
     """
     for kind in kinds.split("|"):
         expr = f'label_replace({expr}, "dashboard", "{KINDS[kind]}", "kind", "{kind}")'
@@ -126,38 +126,38 @@ def dashboard_of(expr: str, kinds: str) -> str:
 
 
 def variables(metric: str, *, kinds: str = "") -> tuple[Variable, ...]:
-    """What a person chooses, in order; each narrows what the next offers.
+    """Return the variables of a dashboard, in order; each limits the values of the next.
 
     Args:
-        metric: one that each target has whose job and instance are offered.
-        kinds: kinds of the resources to choose of, with | between; clusters and namespaces are theirs, too, also where
-            nothing is scraped. Empty for none.
+        metric: a metric that every selectable target exposes.
+        kinds: kinds of the selectable resources, separated by |. Their clusters and namespaces are selectable even
+            if their servers are not scraped. Empty: no variable for resources.
     """
     either = f'__name__=~"{metric}|platform_resource_info",kind=~"{kinds}|"' if kinds else f'__name__="{metric}"'
     cluster, namespace, job = (f'{name}=~"${name}"' for name in ("cluster", "namespace", "job"))
     chosen = (
-        Variable("cluster", "cluster", f"{{{either}}}", "The cluster, where Prometheus has an external label for it."),
-        Variable("namespace", "namespace", f"{{{either},{cluster}}}", "The namespace."),
-        Variable("job", "job", select(metric, cluster, namespace), "The job that scrapes."),
-        Variable("instance", "instance", select(metric, cluster, namespace, job), "The target that is scraped."),
+        Variable("cluster", "cluster", f"{{{either}}}", "Kubernetes cluster, from Prometheus's external label."),
+        Variable("namespace", "namespace", f"{{{either},{cluster}}}", "Kubernetes namespace."),
+        Variable("job", "job", select(metric, cluster, namespace), "Prometheus scrape job."),
+        Variable("instance", "instance", select(metric, cluster, namespace, job), "Prometheus scrape target."),
     )
     if not kinds:
         return chosen
-    told = select("platform_resource_info", cluster, namespace, f'kind=~"{kinds}"')
-    return (*chosen, Variable("name", "name", told, "The resource."))
+    resources = select("platform_resource_info", cluster, namespace, f'kind=~"{kinds}"')
+    return (*chosen, Variable("name", "name", resources, "Name of the custom resource."))
 
 
 def quiet(expr: str, legend: str = "") -> Query:
-    """A query that a healthy platform may have no answer to."""
+    """Return a query that may have no result on a healthy platform."""
     return Query(expr, legend, quiet=True)
 
 
 def filled(expr: str, chosen: Mapping[str, str] | None = None, *, interval: str = "1m") -> str:
-    """An expression with values in the place of its variables.
+    """Substitute the variables of an expression.
 
     Args:
-        chosen: regular expressions of values, by variable; of any other, all.
-        interval: what $__rate_interval is: four scrapes at least.
+        chosen: regular expressions of values, by variable; every other variable matches all values.
+        interval: value of $__rate_interval; at least four scrape intervals.
     """
 
     def value(found: re.Match[str]) -> str:

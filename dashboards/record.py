@@ -1,8 +1,8 @@
-"""Records what programs tell Prometheus: `python -m dashboards.record [name …]` writes scrapes/*.prom.
+"""Record the metrics of real programs: `python -m dashboards.record [name …]` writes scrapes/*.prom.
 
-Each is a real server (Debian's memcached and Redis, our build of etcd) with a little traffic on it, scraped as its pods
-are: memcached by our exporter, Redis by oliver006's, etcd by itself. The operators run against a real API server.
-contract.py holds panels and rules to what they told.
+Each recording is of a real server (Debian's memcached and Redis, etcd built from source) with light traffic. Servers
+are scraped as in their pods: memcached with this project's exporter, Redis with oliver006's, etcd directly. The
+operators run against a real API server. contract.py checks panels and rules against the recordings.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ PROJECT = Path(__file__).parents[1]
 
 
 def started_by_its_own_loader(root: Path, program: str) -> list[str | Path]:
-    """How a program of another suite of Debian is started, with that suite's libraries."""
+    """Return a command that runs a program of another Debian suite with the libraries of that suite."""
     [libraries] = root.glob("usr/lib/*-linux-gnu*")
     [loader] = libraries.glob("ld-linux-*.so.*")
     return [loader, "--library-path", libraries, root / "usr/bin" / program]
 
 
 def memcached(directory: Path) -> str:
-    """A full memcached, so that there are slabs, evictions, hits and misses; then one that speaks TLS."""
+    """Record a full memcached (slabs, evictions, hits, misses), then one with TLS."""
     authority = Authority(directory / "authority")
     pair = authority.issue("server", "localhost", hosts=["localhost"])
     for file in (directory, *directory.rglob("*")):
@@ -82,7 +82,7 @@ async def _memcached_traffic(port: int) -> None:
 
 
 def etcd(directory: Path) -> str:
-    """The leader of three members, with a few keys, before and after one of the others is gone."""
+    """Record the leader of a three-member cluster with a few keys, before and after a follower is stopped."""
     program = binaries.build(binaries.ETCD[ETCD]) / "etcd"
     ports = [free_ports(3) for _ in range(3)]
     peers = ",".join(f"m{number}=http://127.0.0.1:{peer}" for number, (_, peer, _) in enumerate(ports))
@@ -111,7 +111,7 @@ def etcd(directory: Path) -> str:
         follower = next(number for number, url in enumerate(urls_of_metrics) if leads not in scrape(url))
         leader = next(url for url in urls_of_metrics if leads in scrape(url))
         before = scrape(leader)
-        processes.stop([members[follower]])  # there are names that only a member has who misses another
+        processes.stop([members[follower]])  # a member exposes some metrics only after it has lost a peer
         _until(lambda: all(name in scrape(leader) for name in LATE))
         return merged([before, scrape(leader)])
     finally:
@@ -120,7 +120,7 @@ def etcd(directory: Path) -> str:
 
 ETCD_FLAGS = ("--quota-backend-bytes=33554432",)
 LATE = ("etcd_network_peer_round_trip_time_seconds_count", "etcd_network_peer_sent_failures_total")
-"""What etcd shows half a minute after its peers were first heard of or missed."""
+"""Metrics that etcd exposes about 30 s after it first reached or lost a peer."""
 
 
 def _until(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -130,16 +130,16 @@ def _until(holds: Callable[[], bool], seconds: float = 60) -> None:
             if holds():
                 return
         if time.monotonic() > deadline:
-            raise SystemExit("not in time")
+            raise SystemExit(f"condition not met within {seconds:g} s")
         time.sleep(0.2)
 
 
 def redis(directory: Path) -> str:
-    """A master and a replica of a cluster of three masters and three replicas, one after the other."""
+    """Record a primary, then a replica, of a cluster of three primaries and three replicas."""
     suite, package, _ = EXPORTER
     exporter = started_by_its_own_loader(debian.unpacked(suite, package), "prometheus-redis-exporter")
     lines = [line.split() for line in Passwords("", exporter="secret").text.splitlines()]
-    [user] = [words[1:] for words in lines if words[:2] == ["user", EXPORTERS_USER]]  # as in pods: it may read metrics
+    [user] = [words[1:] for words in lines if words[:2] == ["user", EXPORTERS_USER]]  # the exporter's ACL, as in pods
     texts: list[str] = []
 
     async def recorded() -> None:
@@ -148,13 +148,13 @@ def redis(directory: Path) -> str:
             for number in range(100):
                 with suppress(AssertionError):
                     cluster.cli("-p", str(cluster.nodes[number % 3].port), "set", f"key-{number}", "value")
-            for name, node in (("master", cluster.nodes[0]), ("replica", cluster.nodes[3])):
+            for name, node in (("primary", cluster.nodes[0]), ("replica", cluster.nodes[3])):
                 [metrics] = free_ports(1)
                 url = f"http://127.0.0.1:{metrics}/metrics"
                 cluster.cli("-p", str(node.port), "acl", "setuser", *user)
-                told = [f"--redis.addr=redis://127.0.0.1:{node.port}", f"--web.listen-address=127.0.0.1:{metrics}"]
-                told += [f"--redis.user={EXPORTERS_USER}", "--redis.password=secret", "--config-command=-"]
-                with running(directory, f"exporter-{name}", url, *exporter, *told):
+                flags = [f"--redis.addr=redis://127.0.0.1:{node.port}", f"--web.listen-address=127.0.0.1:{metrics}"]
+                flags += [f"--redis.user={EXPORTERS_USER}", "--redis.password=secret", "--config-command=-"]
+                with running(directory, f"exporter-{name}", url, *exporter, *flags):
                     texts.append(scrape(url))
 
     asyncio.run(recorded())
@@ -165,7 +165,7 @@ RECORDED = {"memcached": memcached, "etcd": etcd, "redis": redis}
 
 
 def main(names: list[str]) -> None:
-    """Record those that are named, or all."""
+    """Record the named programs, or all."""
     from dashboards.record_operators import operators
 
     programs = {**RECORDED, "operators": operators}

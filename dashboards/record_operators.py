@@ -1,7 +1,7 @@
-"""Records what the operators tell Prometheus: their own processes on a real API server, with resources in many states.
+"""Record the metrics of the operators: their processes run on a real API server, with resources in many states.
 
-There are no pods: what servers would have told is written into the status of resources that are paused, where operators
-find it. What they show before and after their first looks is one recording.
+No pods run. The status of paused resources holds the values that servers would have reported. A recording merges the
+metrics from before and after the first reconciles.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Obj = dict[str, Any]
 
 OPERATORS = ("memcached", "etcd", "redis")
 NAMESPACE = "default"
-MAX_LOOKS = 60
-"""How often each is scraped, every quarter of a second."""
+SCRAPE_COUNT = 60
+"""Scrapes of each operator, 0.25 s apart."""
 
 
 def operators(directory: Path) -> str:
-    """All three operators, one after the other."""
+    """Record the three operators, one after the other."""
     with ControlPlane.alone(directory / "api") as plane:
         return merged([_operator(plane, directory, name) for name in OPERATORS])
 
@@ -58,21 +58,21 @@ def _operator(plane: ControlPlane, directory: Path, name: str) -> str:
         "--resync=2",
     ]
     url = f"http://127.0.0.1:{metrics}/metrics"
-    looks: list[str] = []
+    scrapes: list[str] = []
     with running(directory, name, url, sys.executable, "-m", f"operators.{name}", *flags):
-        _ask_webhook(webhook)
-        for _ in range(MAX_LOOKS):
-            looks.append(scrape(url))
+        _request_admission(webhook)
+        for _ in range(SCRAPE_COUNT):
+            scrapes.append(scrape(url))
             time.sleep(0.25)
-    return merged(looks)
+    return merged(scrapes)
 
 
-def _ask_webhook(port: int) -> None:
-    """Ask whether a Memcached of -1 servers may be: it is refused, and operators that serve no Memcached say so."""
+def _request_admission(port: int) -> None:
+    """Request admission of an invalid Memcached: its operator denies it, the others do not serve the kind."""
     kind = {"group": "cache.example.com", "version": "v1alpha1", "kind": "Memcached"}
     obj = {**_resource("cache.example.com/v1alpha1", "Memcached", "wrong", {"size": -1}), "metadata": {"name": "wrong"}}
-    asked = {"uid": "1", "kind": kind, "operation": "CREATE", "namespace": NAMESPACE, "name": "wrong", "object": obj}
-    body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
+    review = {"uid": "1", "kind": kind, "operation": "CREATE", "namespace": NAMESPACE, "name": "wrong", "object": obj}
+    body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review}).encode()
     request = urllib.request.Request(
         f"https://127.0.0.1:{port}/validate", data=body, headers={"Content-Type": "application/json"}
     )
@@ -93,7 +93,7 @@ def _create(plane: ControlPlane, resource: Obj, status: Obj) -> None:
 
 
 def _resources(operator: str) -> list[tuple[Obj, Obj]]:
-    """Resources and what their status says, as operators write it."""
+    """Return resources with their status, in the form that the operators write."""
     later = _moment(timedelta(hours=1))
     conditions = [
         _condition("Ready", "False", "Paused"),
@@ -103,9 +103,9 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
     if operator == "memcached":
         spec: Obj = {"size": 2, "memoryMB": 32}
         api = "cache.example.com/v1alpha1"
-        told = {"phase": "Running", "readyReplicas": 1, "conditions": conditions}
+        status = {"phase": "Running", "readyReplicas": 1, "conditions": conditions}
         return [
-            (_resource(api, "Memcached", "cache", {**spec, "paused": True}), told),
+            (_resource(api, "Memcached", "cache", {**spec, "paused": True}), status),
             (_resource(api, "Memcached", "fresh", spec), {}),
         ]
     if operator == "etcd":
@@ -115,7 +115,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
             {"name": "orders-1", "id": "2" * 16, "role": "voter", "healthy": True, "alarms": ["NOSPACE"]},
             {"name": "orders-2", "id": "3" * 16, "role": "learner", "healthy": False, "alarms": ["CORRUPT"]},
         ]
-        told = {
+        status = {
             "phase": "Running",
             "conditions": conditions,
             "members": members,
@@ -127,7 +127,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         secure = {**cluster, "size": 1, "tls": {"mode": "self"}}
         destination = {"volume": {"claimName": "snapshots"}}
         backup = {"clusterName": "orders", "destination": destination}
-        by_the_clock = {"backup": {"schedule": "0 */6 * * *", "destination": destination}}
+        scheduled = {"backup": {"schedule": "0 */6 * * *", "destination": destination}}
         complete = {
             "phase": "Complete",
             "completedAt": _moment(),
@@ -135,16 +135,16 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         }
         failed = {"phase": "Failed", "conditions": [_condition("Ready", "False", "ProgramFailed")]}
         return [
-            (_resource(api, "EtcdCluster", "orders", {**cluster, **by_the_clock, "paused": True}), told),
+            (_resource(api, "EtcdCluster", "orders", {**cluster, **scheduled, "paused": True}), status),
             (_resource(api, "EtcdCluster", "secure", secure), {}),
             (_resource(api, "EtcdBackup", "nightly", backup), complete),
             (_resource(api, "EtcdBackup", "broken", backup), failed),
         ]
     api = "redis.middleware.hc.cn/v1alpha1"
-    told = {"phase": "Running", "conditions": conditions, "formed": True, "masters": 3, "readyReplicas": 6}
+    status = {"phase": "Running", "conditions": conditions, "formed": True, "masters": 3, "readyReplicas": 6}
     spec = {"replicas": 6, "version": "8.0.2"}
     return [
-        (_resource(api, "RedisCluster", "carts", {**spec, "pause": True}), told),
+        (_resource(api, "RedisCluster", "carts", {**spec, "pause": True}), status),
         (_resource(api, "RedisCluster", "secure", {**spec, "tls": {"mode": "self"}}), {}),
     ]
 
@@ -155,7 +155,7 @@ def _resource(api: str, kind: str, name: str, spec: Mapping[str, Any]) -> Obj:
 
 def _condition(name: str, status: str, reason: str) -> Obj:
     moment = {"lastTransitionTime": _moment(), "observedGeneration": 1}
-    return {"type": name, "status": status, "reason": reason, "message": "as told", **moment}
+    return {"type": name, "status": status, "reason": reason, "message": "recorded", **moment}
 
 
 def _moment(ahead: timedelta = timedelta()) -> str:

@@ -1,4 +1,4 @@
-"""What every dashboard shows of resources in the same way: how many are Ready, their states, what happened."""
+"""Panels and annotations about custom resources that all dashboards share: readiness, states, events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DAY_SECONDS = 86400.0
 MINUTE_SECONDS = 60.0
 
 EXPIRY = good_from(3 * DAY_SECONDS, 14 * DAY_SECONDS)
-"""What is left of a certificate: our own are renewed when 30 days are left."""
+"""Remaining validity of a certificate, in seconds; operators renew the certificates that they issue at 30 days."""
 
 UNREADY_FOR = bad_from(2 * MINUTE_SECONDS, 10 * MINUTE_SECONDS)
 
@@ -50,12 +50,12 @@ PHASES: Mappings = (
     ("Paused", "Paused", "purple"),
     ("Failed", "Failed", "red"),
 )
-WELL: Mappings = (("1", "yes", "green"), ("0", "no", "red"))
+OK: Mappings = (("1", "yes", "green"), ("0", "no", "red"))
 YES: Mappings = (("1", "yes", "purple"), ("0", "no", "text"))
 
 UPGRADES = "Upgrading|Updating|SwitchingWorkload"
 FAILOVERS = "TakingOver|Replacing|ReplacingCorruptMember|Recovering|Promoting"
-"""Reasons of events, which docs/runbook.md tells of."""
+"""Event reasons, as regular expressions; docs/runbook/README.md describes them."""
 
 
 def page(
@@ -67,12 +67,12 @@ def page(
     metric: str = "platform_resource_info",
     marks: tuple[Mark, ...] = (),
 ) -> Dashboard:
-    """The dashboard of one kind: what holds now, its resources, and rows of its own.
+    """Build the dashboard of one kind: current state, resources, then the kind's own rows.
 
     Args:
-        title: after "Platform / ".
-        metric: one that each of its servers has.
-        marks: further ones than those of every kind.
+        title: title after the prefix "Platform / ".
+        metric: a metric that every server of the kind exposes.
+        marks: annotations in addition to those of every kind.
     """
     return Dashboard(
         uid=KINDS[kind],
@@ -85,16 +85,16 @@ def page(
 
 
 def all_resources(kinds: str) -> str:
-    """Each resource once."""
+    """Return an expression with one series per resource."""
     return states("platform_resource_info", kinds)
 
 
 def unready(kinds: str, *, width: int = 4) -> Stat:
-    """How many are not Ready; nothing at all where no operator tells of any."""
+    """Number of resources that are not Ready; no value if no operator reports any."""
     every, well = all_resources(kinds), ready(kinds)
     return Stat(
         title="Not ready",
-        description="Resources whose condition Ready is not True. The table says which, and why.",
+        description="Resources whose Ready condition is not True. The resources table lists them with the reason.",
         unit="short",
         queries=(Query(f"count({every}) - {total(well)}"),),
         thresholds=bad_from(None, 1),
@@ -105,11 +105,12 @@ def unready(kinds: str, *, width: int = 4) -> Stat:
 
 
 def unready_for(kinds: str, *, width: int = 4) -> Stat:
-    """The time of the one that is not Ready for longest."""
+    """Time since the first of the unready resources became unready."""
     since = states("platform_resource_unready_since_timestamp_seconds", kinds)
     return Stat(
         title="Longest not ready",
-        description="How long the resource that is not Ready for longest has been so. Scaling one takes a minute.",
+        description="Longest time that a resource has currently been not Ready. A scale operation takes about a "
+        "minute.",
         unit="s",
         queries=(quiet(f"max(time() - {since})"),),
         thresholds=UNREADY_FOR,
@@ -121,27 +122,27 @@ def unready_for(kinds: str, *, width: int = 4) -> Stat:
 
 
 def servers_ready(kinds: str, noun: str, *, width: int = 4) -> Stat:
-    """How many are ready of those that the specs ask for."""
-    have = states("platform_resource_ready_replicas", kinds)
-    wanted = states("platform_resource_desired_replicas", kinds)
+    """Ready share of the desired servers."""
+    ready_replicas = states("platform_resource_ready_replicas", kinds)
+    desired = states("platform_resource_desired_replicas", kinds)
     return Stat(
         title=f"{noun} ready",
-        description=f"Of the {noun.lower()} that the specs ask for, those that clients may use.",
+        description=f"Share of the desired {noun.lower()} that are ready to serve clients.",
         unit="percentunit",
-        queries=(Query(f"sum({have}) / (sum({wanted}) > 0)"),),
+        queries=(Query(f"sum({ready_replicas}) / (sum({desired}) > 0)"),),
         thresholds=good_from(0.5, 1),
-        none="none wanted",
+        none="none desired",
         width=width,
     )
 
 
 def first_certificate(kinds: str, *, width: int = 4) -> Stat:
-    """What is left of the certificate that ends first."""
+    """Remaining validity of the certificate that expires first."""
     ends = states("platform_resource_certificate_expiry_timestamp_seconds", kinds)
     return Stat(
-        title="Certificate ends in",
-        description="Of the resources' certificates, the one that ends first. The operator's own are renewed by itself "
-        "when 30 days are left.",
+        title="Certificate expiry",
+        description="Time until the first of the resources' certificates expires. The operator renews certificates "
+        "that it issues when 30 days are left.",
         unit="s",
         queries=(quiet(f"min({ends}) - time()"),),
         thresholds=EXPIRY,
@@ -152,18 +153,18 @@ def first_certificate(kinds: str, *, width: int = 4) -> Stat:
 
 
 def table(kinds: str, *, height: int = 8) -> Table:
-    """A row a resource, those that are not Ready first."""
+    """Table with one row per resource, unready resources first."""
     version = states("platform_resource_info", kinds, by="version")
     condition = states("platform_resource_condition", kinds, 'type="Ready"', by="status, reason")
     since = states("platform_resource_unready_since_timestamp_seconds", kinds)
     ends = states("platform_resource_certificate_expiry_timestamp_seconds", kinds)
-    there = (
+    link = (
         "/d/${__data.fields.dashboard}?${datasource:queryparam}&${cluster:queryparam}"
         "&var-namespace=${__data.fields.namespace}&var-name=${__data.fields.name}&${__url_time_range}"
     )
     return Table(
         title="Resources",
-        description="Each resource as its status tells of it; a name leads to its dashboard.",
+        description="State of each resource, as its status reports it. A name links to the resource's dashboard.",
         unit="string",
         queries=(
             Query(dashboard_of(version, kinds)),
@@ -178,15 +179,15 @@ def table(kinds: str, *, height: int = 8) -> Table:
         columns=(
             Column(source="kind", title="Kind", width=100),
             Column(source="namespace", title="Namespace", width=120),
-            Column(source="name", title="Name", link=there, width=170),
+            Column(source="name", title="Name", link=link, width=170),
             Column(source="status", title="Ready", mappings=READY, width=90),
             Column(source="phase", title="Phase", mappings=PHASES, width=90),
             Column(source="reason", title="Reason"),
             Column(source="F", title="Not ready for", unit="s", thresholds=UNREADY_FOR, width=100),
-            Column(source="D", title="Have", unit="short", thresholds=BLUE, width=60),
-            Column(source="E", title="Want", unit="short", thresholds=BLUE, width=60),
+            Column(source="D", title="Ready pods", unit="short", thresholds=BLUE, width=85),
+            Column(source="E", title="Desired", unit="short", thresholds=BLUE, width=70),
             Column(source="version", title="Version", width=110),
-            Column(source="G", title="Certificate ends in", unit="s", thresholds=EXPIRY, width=130),
+            Column(source="G", title="Certificate expiry", unit="s", thresholds=EXPIRY, width=130),
             Column(source="H", title="Paused", unit="short", mappings=YES, width=70),
         ),
         sort="Ready",
@@ -195,10 +196,11 @@ def table(kinds: str, *, height: int = 8) -> Table:
 
 
 def readiness(kinds: str, *, height: int = 5) -> Timeline:
-    """When each was Ready."""
+    """Timeline of each resource's Ready condition."""
     return Timeline(
         title="Ready over time",
-        description="Green while a resource was Ready, red while it was not; a gap is when no operator told.",
+        description="Ready condition of each resource: green is True, red is not. A gap means that no operator "
+        "reported the resource.",
         unit="short",
         queries=(Query(f"({ready(kinds)}) or {all_resources(kinds)} * 0", KIND_NAME),),
         thresholds=good_from(None, 1),
@@ -208,21 +210,21 @@ def readiness(kinds: str, *, height: int = 5) -> Timeline:
 
 
 def replicas(kinds: str, noun: str) -> Graph:
-    """How many there are of those wanted, over time."""
-    have = states("platform_resource_ready_replicas", kinds)
-    wanted = states("platform_resource_desired_replicas", kinds)
+    """Ready and desired servers over time."""
+    ready_replicas = states("platform_resource_ready_replicas", kinds)
+    desired = states("platform_resource_desired_replicas", kinds)
     return Graph(
-        title=f"{noun} ready and wanted",
-        description=f"{noun} that clients may use, and as many as the spec asks for. They differ while the operator "
-        "works, or where something fails.",
+        title=f"{noun} ready and desired",
+        description=f"Number of {noun.lower()} that are ready, and the number that the spec requests. They differ "
+        "during a change or a failure.",
         unit="short",
-        queries=(Query(have, "{{namespace}}/{{name}}"), Query(wanted, "{{namespace}}/{{name}} wanted")),
+        queries=(Query(ready_replicas, "{{namespace}}/{{name}}"), Query(desired, "{{namespace}}/{{name}} desired")),
         stepped=True,
     )
 
 
 def marks_of(kinds: str) -> tuple[Mark, ...]:
-    """Scales, upgrades, failovers and what went wrong, of the resources on a page."""
+    """Annotations of scale operations, upgrades, failovers and Warning events of these kinds."""
     controllers = "|".join(kind.lower() for kind in kinds.split("|"))
     return (
         Mark("Scales", f"{_scaled(kinds)} > 0", "{{kind}} {{namespace}}/{{name}} scaled", "blue"),
@@ -233,8 +235,8 @@ def marks_of(kinds: str) -> tuple[Mark, ...]:
 
 
 def _scaled(kinds: str) -> str:
-    wanted = select("platform_resource_desired_replicas", RESOURCE, f'kind=~"{kinds}"')
-    return f"max by ({ID}) (changes({wanted}[$__rate_interval]))"
+    desired = select("platform_resource_desired_replicas", RESOURCE, f'kind=~"{kinds}"')
+    return f"max by ({ID}) (changes({desired}[$__rate_interval]))"
 
 
 def _events(controllers: str, reasons: str, kind: str = "Normal|Warning") -> str:

@@ -1,1 +1,1 @@
-"""End-to-end: the local cluster, the images it runs, and the scenarios played on it."""
+"""End-to-end tests and benchmarks: the local cluster, its images, the databases and the scenarios."""

@@ -1,7 +1,8 @@
 """Pictures of the dashboards from the local cluster: `make dashboards`.
 
-Debian's Prometheus runs beside the cluster for a while, scrapes what the charts' ServiceMonitors select, as an account
-that may, and evaluates the rules; then each dashboard is drawn from it. Nothing stays in the cluster.
+Debian's Prometheus runs on the host for some minutes. It scrapes the targets that the charts' ServiceMonitors select,
+with a temporary account, and evaluates the alert rules. Then each dashboard is drawn from its data. Nothing remains in
+the cluster.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ GENERATED = REPOSITORY / "dashboards" / "generated"
 ACCOUNT = "pictures"
 
 INTERVAL = "10s"
-"""Of rates: scrapes are a second apart."""
+"""Window of rates; the scrape interval is one second."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Scrape for a while, then draw; a failure says what is wrong and what mends it."""
-    parser = argparse.ArgumentParser(prog="python -m e2e.pictures", description="Draws the dashboards of the cluster.")
-    parser.add_argument("--minutes", type=float, default=3, help="how long to scrape before")
-    parser.add_argument("--into", type=Path, default=REPOSITORY / "docs/pictures", help="directory of the pictures")
+    """Scrape, then draw the dashboards; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.pictures", description="Draw the dashboards of the cluster.")
+    parser.add_argument("--minutes", type=float, default=3, help="duration of the scrape (default: 3)")
+    parser.add_argument(
+        "--into", type=Path, default=REPOSITORY / "docs/pictures", help="output directory (default: docs/pictures)"
+    )
     options = parser.parse_args(arguments)
     try:
         draw(options.minutes * 60, options.into)
@@ -49,14 +52,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def draw(seconds: float, into: Path) -> None:
-    """Draw every dashboard from what the cluster's metrics are for so long.
+    """Draw every dashboard from the metrics of the cluster.
+
+    Args:
+        seconds: duration of the scrape.
+        into: output directory.
 
     Raises:
-        ClusterError: no cluster of this clone is up.
+        ClusterError: no cluster of this clone is running.
     """
     running = Cluster.running()
     if running is None:
-        raise ClusterError("no local cluster is up, and the pictures are of one", "make up")
+        raise ClusterError("no local cluster is running, which the pictures are taken from", "make up")
     system = Kubectl(SYSTEM, {**os.environ, "KUBECONFIG": str(running.kubeconfig)})
     into.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -64,26 +71,26 @@ def draw(seconds: float, into: Path) -> None:
         found = list(jobs(stack, system, scratch))
         rules = sorted((GENERATED / "rules").glob("*.yaml"))
         prometheus = stack.enter_context(Prometheus.scraping(scratch / "prometheus", found, rules=rules))
-        sys.stdout.write(f"{prometheus.url} scrapes for {seconds:.0f} s\n")
+        sys.stdout.write(f"Prometheus at {prometheus.url} scrapes the cluster for {seconds:.0f} s\n")
         sys.stdout.flush()
         time.sleep(seconds)
         for target in prometheus.targets():
             if " up" not in target:
-                sys.stdout.write(f"not scraped: {target}\n")
+                sys.stdout.write(f"warning: target is not up: {target}\n")
         view = View(time.time(), seconds, INTERVAL)
         for file in sorted(GENERATED.glob("*.json")):
-            drawn = into / f"{file.stem}.png"
-            picture(load(file), Api(prometheus.url), view, drawn)
-            sys.stdout.write(f"{drawn}\n")
+            output = into / f"{file.stem}.png"
+            picture(load(file), Api(prometheus.url), view, output)
+            sys.stdout.write(f"wrote {output}\n")
 
 
 def jobs(stack: ExitStack, system: Kubectl, scratch: Path) -> Iterator[dict[str, Any]]:
-    """A scrape configuration for each ServiceMonitor of the release and each namespace that it looks at.
+    """Yield a scrape configuration for each ServiceMonitor of the release and each namespace that it selects.
 
     Args:
-        stack: when it is left, what was made in the cluster for them is gone.
-        system: a kubectl in the release's namespace.
-        scratch: a directory for the token and for whom to trust.
+        stack: removes the temporary account from the cluster when it is closed.
+        system: kubectl in the namespace of the release.
+        scratch: directory for the token and the CA certificates.
     """
     release = Release.found(Helm(system.environment), system, scratch / "values.json")
     enabled = [f"--set={name}.metrics.serviceMonitor.enabled=true" for name in operators()]
@@ -99,9 +106,9 @@ def jobs(stack: ExitStack, system: Kubectl, scratch: Path) -> Iterator[dict[str,
                 yield job_of(monitor, system.within(namespace), job_name=f"{namespace}/{name}")
             continue
         tls = monitor["spec"]["endpoints"][0]["tlsConfig"]
-        held = system.get("secret", tls["ca"]["secret"]["name"])["data"]
+        secret = system.get("secret", tls["ca"]["secret"]["name"])["data"]
         trusted = scratch / f"{name}.crt"
-        trusted.write_bytes(base64.b64decode(held[tls["ca"]["secret"]["key"]]))
+        trusted.write_bytes(base64.b64decode(secret[tls["ca"]["secret"]["key"]]))
         yield job_of(
             monitor,
             system,
@@ -113,21 +120,21 @@ def jobs(stack: ExitStack, system: Kubectl, scratch: Path) -> Iterator[dict[str,
 
 @contextmanager
 def _reader(system: Kubectl, operators: list[str]) -> Iterator[str]:
-    """The token of an account that may read these operators' metrics, until the context is left."""
+    """Create an account that can read the operators' metrics; yield its token and delete the account at the end."""
     name = f"{RELEASE}-{ACCOUNT}"
     bindings = [f"{name}-{operator}" for operator in operators]
-    _forget(system, name, bindings)  # of a run that was killed
+    _delete_account(system, name, bindings)  # left by a run that was killed
     try:
         system("create", "serviceaccount", name)
         for operator, binding in zip(operators, bindings, strict=True):
-            who = f"--serviceaccount={SYSTEM}:{name}"
-            system("create", "clusterrolebinding", binding, f"--clusterrole={operator}-metrics-reader", who)
+            subject = f"--serviceaccount={SYSTEM}:{name}"
+            system("create", "clusterrolebinding", binding, f"--clusterrole={operator}-metrics-reader", subject)
         yield system("create", "token", name, "--duration=2h").strip()
     finally:
-        _forget(system, name, bindings)
+        _delete_account(system, name, bindings)
 
 
-def _forget(system: Kubectl, account: str, bindings: list[str]) -> None:
+def _delete_account(system: Kubectl, account: str, bindings: list[str]) -> None:
     system("delete", "serviceaccount", account, "--ignore-not-found")
     system("delete", "clusterrolebinding", *bindings, "--ignore-not-found")
 

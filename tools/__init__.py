@@ -1,1 +1,1 @@
-"""What developers of this project run."""
+"""Developer tools of this project."""

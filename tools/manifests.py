@@ -1,4 +1,4 @@
-"""Writes every generated file from the registry: `python -m tools.manifests [directory of a project]`."""
+"""Generate all generated files from the registry of operators: `python -m tools.manifests [PROJECT_DIRECTORY]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1]
 
 
 def write(project: Path) -> None:
-    """Write CRDs and their reference pages, the charts' values, dashboards, rules and docs below a directory."""
+    """Write CRDs, reference pages, chart values, dashboards, alert rules and docs into a project directory."""
     for operator in operators.installed():
         crds = project / "charts" / operator.process_name / "files/crds"
         crds.mkdir(parents=True, exist_ok=True)

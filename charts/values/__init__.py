@@ -1,1 +1,1 @@
-"""What the charts can be told, as models: values.yaml, values.schema.json and README tables are written from here."""
+"""Models of the charts' values, from which values.yaml, values.schema.json and the README tables are generated."""

@@ -1,4 +1,4 @@
-"""Writes what is made from the charts' values: `python -m charts.values [directory of a project]`."""
+"""Write the files generated from the charts' values: `python -m charts.values [project directory]`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PROJECT = Path(__file__).parents[2]
 
 
 def write(project: Path) -> None:
-    """Write each chart's files, and what lists all operators, below a directory.
+    """Write each chart's files, and the files that list all operators, below a project directory.
 
-    READMEs and the umbrella's Chart.yaml are taken from this project, and what is generated in them is replaced.
+    READMEs and the umbrella's Chart.yaml are copied from this project with their generated parts replaced.
     """
     for name, model in CHARTS.items():
         chart = project / "charts" / name

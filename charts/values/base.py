@@ -1,4 +1,4 @@
-"""What every part of a chart's values is."""
+"""Base class of the values' models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pydantic.alias_generators import to_camel
 
 
 class Values(BaseModel):
-    """A part of a chart's values: camelCase outside, and nothing in it but its fields."""
+    """A section of a chart's values: camelCase keys, unknown keys are rejected."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""The charts and their values."""
+"""Models of the values of each chart."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from shared.runtime.options import Flag
 
 
 class Part(BaseModel):
-    """An operator in the umbrella chart; all its other values are checked by the schema of its own chart."""
+    """An operator in the umbrella chart. The schema of the operator's chart checks all other values."""
 
     model_config = ConfigDict(extra="allow")
 
-    enabled: bool = Field(True, description="Install the operator. Off later, it goes; its CRDs and resources stay.")
+    enabled: bool = Field(
+        True,
+        description="Install the operator. Disabling it later removes the operator; its CRDs and resources stay.",
+    )
 
 
 class PlatformBase(Values):
-    """The values of charts/platform."""
+    """Values of charts/platform."""
 
     global_: Global = Field(
-        Global(), alias="global", exclude=True, description="Values for every part of an umbrella chart; none is read."
+        Global(), alias="global", exclude=True, description="Helm's global values; the chart reads none of them."
     )
 
 
 def _part(name: str) -> Any:
-    return Part, Field(Part(), description=f"The {name} operator; it takes all values of ../{name}-operator.")
+    return Part, Field(Part(), description=f"The {name} operator. Accepts all values of ../{name}-operator.")
 
 
 def with_flags(operator: Operator) -> type[OperatorValues]:
-    """The model of an operator's values, with one for each of its own flags."""
+    """Return the model of an operator's values, extended with a value for each of the operator's own flags."""
     model: type[OperatorValues] = load(operator.values)
     values: dict[str, Any] = {flag.key: _value(flag) for flag in operator.flags}
     return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **values) if values else model
@@ -49,7 +52,7 @@ def _value(flag: Flag[Any]) -> Any:
 
 
 OPERATORS = {operator.process_name: operator for operator in operators.installed() if operator.values}
-"""The operators that have a chart, by its directory."""
+"""Operators that have a chart, by the chart's directory."""
 
 CHARTS: dict[str, type[Values]] = {
     **{chart: with_flags(operator) for chart, operator in OPERATORS.items()},
@@ -60,4 +63,4 @@ CHARTS: dict[str, type[Values]] = {
         **{operator.name: _part(operator.name) for operator in OPERATORS.values()},
     ),
 }
-"""The values of each chart that takes any, by the chart's directory."""
+"""Models of all charts that have values, by the chart's directory."""

@@ -1,4 +1,4 @@
-"""Parts of a pod as Kubernetes defines them, closed: a typo in one is refused by Helm, with its path.
+"""Parts of the pod API with unknown keys rejected: Helm reports a typo with its path.
 
 Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#podspec-v1-core
 """
@@ -19,7 +19,7 @@ Strings = dict[str, str]
 
 
 class Requirement(SpecModel):
-    """One condition on a label; Gt and Lt compare labels of nodes only."""
+    """A label selector requirement. Gt and Lt are valid for node labels only."""
 
     key: Text
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -27,41 +27,41 @@ class Requirement(SpecModel):
 
 
 class LabelSelector(SpecModel):
-    """Objects by their labels; what is given must all hold."""
+    """A label selector; all requirements must hold."""
 
     match_labels: Labels | None = None
     match_expressions: list[Requirement] | None = None
 
 
 class NodeSelectorTerm(SpecModel):
-    """Nodes by their labels and fields."""
+    """Requirements on node labels and fields; all must hold."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(SpecModel):
-    """Nodes for which one of the terms holds."""
+    """A node selector; at least one term must hold."""
 
     node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1)]
 
 
 class PreferredNodes(SpecModel):
-    """Nodes to prefer, with how much."""
+    """A preferred node selector term with a weight."""
 
     weight: Weight
     preference: NodeSelectorTerm
 
 
 class NodeAffinity(SpecModel):
-    """On which nodes the pods run."""
+    """Node affinity of the pods."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
 
 
 class PodAffinityTerm(SpecModel):
-    """Other pods, and what of nodes makes being near to them."""
+    """A set of pods and the topology domain in which to be, or not to be, co-located with them."""
 
     topology_key: Text
     label_selector: LabelSelector | None = None
@@ -72,21 +72,21 @@ class PodAffinityTerm(SpecModel):
 
 
 class PreferredPods(SpecModel):
-    """Other pods to prefer being near to or far from, with how much."""
+    """A preferred pod affinity term with a weight."""
 
     weight: Weight
     pod_affinity_term: PodAffinityTerm
 
 
 class PodAffinity(SpecModel):
-    """Near to which other pods the pods run, or far from which."""
+    """Affinity or anti-affinity to other pods."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredPods] | None = None
 
 
 class Affinity(SpecModel):
-    """Where pods run, as in a pod."""
+    """Scheduling constraints, as in a pod's spec.affinity."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -94,7 +94,7 @@ class Affinity(SpecModel):
 
 
 class KeyOf(SpecModel):
-    """A key of a Secret or a ConfigMap."""
+    """Reference to a key of a Secret or ConfigMap."""
 
     name: Text
     key: Text
@@ -102,14 +102,14 @@ class KeyOf(SpecModel):
 
 
 class FieldOf(SpecModel):
-    """A field of the pod."""
+    """Reference to a field of the pod."""
 
     field_path: Text
     api_version: str | None = None
 
 
 class ResourceOf(SpecModel):
-    """A request or a limit of a container."""
+    """Reference to a resource request or limit of a container."""
 
     resource: Text
     container_name: str | None = None
@@ -117,7 +117,7 @@ class ResourceOf(SpecModel):
 
 
 class VariableSource(SpecModel):
-    """Where a variable's value comes from."""
+    """Source of an environment variable's value."""
 
     secret_key_ref: KeyOf | None = None
     config_map_key_ref: KeyOf | None = None
@@ -134,6 +134,6 @@ class EnvironmentVariable(SpecModel):
 
 
 class LocalName(SpecModel):
-    """The name of an object in the release's namespace."""
+    """Reference to an object in the release's namespace."""
 
     name: Text

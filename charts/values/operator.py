@@ -1,4 +1,7 @@
-"""The values that every operator's chart has. A field's description is its comment, its schema's and its README row."""
+"""Values common to all operators' charts.
+
+The description of a field becomes its comment in values.yaml, its description in the schema and its row in the README.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from charts.values.rules import PrometheusRule, Thresholds
 from shared.api.podspec import ResourceRequirements, Toleration, TopologySpread
 
 Port = Annotated[int, Field(ge=1024, le=65535, json_schema_extra={"not": {"const": 8081}})]
-"""One that needs no privilege, and is not the probes'."""
+"""An unprivileged port, except 8081, which serves the probes."""
 
 Seconds = Annotated[int, Field(ge=1)]
 Namespace = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
@@ -20,285 +23,356 @@ ImageRepository = Annotated[str, Field(pattern=r"^\S+$")]
 
 
 class Global(BaseModel):
-    """What an umbrella chart gives to all its parts; ours read nothing of it."""
+    """Helm's global values; the chart reads none of them."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Library(Values):
-    """The place that Helm gives the library chart among the values."""
+    """Values of the library chart, for which Helm adds a key."""
 
-    global_: Global = Field(Global(), alias="global", description="Values for every part of an umbrella chart.")
+    global_: Global = Field(Global(), alias="global", description="Helm's global values; the chart reads none of them.")
 
 
 class ImageValues(Values):
     """The operator's image."""
 
-    repository: ImageRepository = Field(description="Where it is pulled from.")
+    repository: ImageRepository = Field(description="Repository of the operator's image.")
     tag: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$")] = Field(
-        "", description="Its tag; empty: the chart's appVersion."
+        "", description="Tag of the operator's image. Empty: the chart's appVersion."
     )
     digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = Field(
-        "", description="sha256:… pins the image; the tag is then not used."
+        "", description="Digest of the operator's image, as sha256:…. If set, the tag is ignored."
     )
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        "IfNotPresent", description="When nodes pull it: Always, IfNotPresent or Never."
+        "IfNotPresent", description="Pull policy of the operator's image: Always, IfNotPresent or Never."
     )
 
 
 class LeaderElectionValues(Values):
-    """Times of the Lease by which one replica leads."""
+    """Timing of the leader election."""
 
-    lease_duration: Seconds = Field(15, description="Seconds without a renewal after which another replica takes over.")
+    lease_duration: Seconds = Field(
+        15, description="Time without a renewal of the Lease after which another replica takes over, in seconds."
+    )
     renew_deadline: Seconds = Field(
-        10, description="Seconds without a renewal after which the leader gives up; below leaseDuration."
+        10,
+        description="Time without a renewal of the Lease after which the leader stops leading, in seconds. Must be "
+        "less than leaseDuration.",
     )
     retry_period: Seconds = Field(
-        1, description="Seconds between attempts to take the Lease; at most half of renewDeadline."
+        1,
+        description="Time between attempts to acquire or renew the Lease, in seconds. At most half of renewDeadline.",
     )
 
 
 class Crds(Values):
-    """The CRDs."""
+    """CustomResourceDefinitions."""
 
-    enabled: bool = Field(True, description="Install and upgrade the CRDs. Off where somebody else does.")
+    enabled: bool = Field(
+        True, description="Install and upgrade the CRDs. Set to false if they are managed outside of this release."
+    )
     keep: bool = Field(
         True,
         exclude=True,
-        description="The CRDs, and with them all resources and their data, always outlive the release; false is "
-        "refused with what to do instead.",
+        description="Deprecated. `helm uninstall` always keeps the CRDs, all resources and their data; the chart "
+        "rejects false.",
         json_schema_extra={"deprecated": True},
     )
 
 
 class RbacValues(Values):
-    """Rights."""
+    """RBAC permissions of the operator."""
 
-    create: bool = Field(True, description="Make the roles and bindings; without them, you give what they would.")
+    create: bool = Field(
+        True,
+        description="Create the operator's roles and role bindings. If false, you must grant the same permissions.",
+    )
     aggregate: bool = Field(
-        True, description="Kubernetes' own roles view, edit and admin extend to the operator's resources."
+        True, description="Add the operator's resources to the ClusterRoles view, edit and admin of Kubernetes."
     )
 
 
 class ServiceAccount(Values):
-    """The operator's account."""
+    """The operator's ServiceAccount."""
 
-    create: bool = Field(True, description="Make the account.")
-    name: str = Field("", description="Its name; empty: the full name, or `default` where none is created.")
-    annotations: Strings = Field({}, description="Annotations of the account.")
+    create: bool = Field(True, description="Create the operator's ServiceAccount.")
+    name: str = Field(
+        "",
+        description="Name of the ServiceAccount. Empty: the full name of the release, or `default` if create is false.",
+    )
+    annotations: Strings = Field({}, description="Annotations of the ServiceAccount.")
 
 
 class WebhookValues(Values):
-    """Admission: what is wrong is refused at `kubectl apply`, where the CRD's schema cannot say it."""
+    """Admission webhook, for defaults and for rules that the CRD's schema cannot express."""
 
     enabled: bool = Field(
-        True, description="Default and validate resources at admission; the operator checks the same again, either way."
+        True,
+        description="Default and validate resources at admission. The operator validates them again on each reconcile.",
     )
-    port: Port = Field(9443, description="The port that the operator listens on.")
+    port: Port = Field(9443, description="Port of the webhook server in the operator's pod.")
     failure_policy: Literal["Fail", "Ignore"] = Field(
-        "Fail", description="What becomes of a change while no replica answers: Fail refuses it, Ignore lets it pass."
+        "Fail",
+        description="Handling of changes while no replica responds: Fail rejects them, Ignore admits them unvalidated.",
     )
     timeout_seconds: Annotated[int, Field(ge=1, le=30)] = Field(
-        5, description="Seconds after which no answer counts as none."
+        5, description="Timeout of an admission request, in seconds (1 to 30)."
     )
     namespace_selector: LabelSelector = Field(
-        LabelSelector(), description="Labels of the namespaces whose resources are looked at; empty: of all it serves."
+        LabelSelector(),
+        description="Label selector of the namespaces whose resources are admitted by the webhook. Empty: all "
+        "namespaces that the operator watches.",
     )
 
 
 class IssuerRef(Values):
-    """An issuer of cert-manager."""
+    """Issuer of cert-manager."""
 
-    name: str = Field("", description="An issuer of cert-manager; empty: the chart makes one that signs for itself.")
-    kind: Text = Field("Issuer", description="Its kind: Issuer, ClusterIssuer, or one of another group.")
-    group: Text = Field("cert-manager.io", description="Its API group.")
+    name: str = Field("", description="Name of the cert-manager issuer. Empty: the chart creates a self-signed Issuer.")
+    kind: Text = Field(
+        "Issuer", description="Kind of the issuer: Issuer, ClusterIssuer, or the kind of an external issuer."
+    )
+    group: Text = Field("cert-manager.io", description="API group of the issuer.")
 
 
 class CertificatesValues(Values):
-    """Where the certificate of webhook and metrics comes from; it is renewed and reloaded without a restart."""
+    """Serving certificate of the webhook and metrics. The operator reloads a renewed certificate without a restart."""
 
     source: Literal["self", "secret", "certManager"] = Field(
         "self",
-        description="self: the operator makes and renews it. secret: you bring it, in secretName. certManager: "
-        "cert-manager makes it.",
+        description="Source of the serving certificate. self: the operator issues and renews it. secret: you provide "
+        "it in secretName. certManager: cert-manager issues and renews it.",
     )
     secret_name: str = Field(
         "",
-        description="The Secret it is in (kubernetes.io/tls, with ca.crt), where the source is secret or certManager; "
-        "for certManager, empty is the full name with -certificates.",
+        description="Secret with the serving certificate (type kubernetes.io/tls, with ca.crt), if source is secret or "
+        "certManager. Empty with certManager: the full name of the release with the suffix -certificates.",
     )
-    issuer_ref: IssuerRef = Field(IssuerRef(), description="Who signs where the source is certManager.")
+    issuer_ref: IssuerRef = Field(IssuerRef(), description="Issuer of the certificate, if source is certManager.")
 
 
 class OperandMonitor(Values):
-    """Scraping what the operator runs."""
+    """ServiceMonitor of the databases."""
 
     enabled: bool = Field(
-        True, description="A further ServiceMonitor scrapes whatever the operator runs that has metrics."
+        True, description="Create a second ServiceMonitor, for all databases of the operator that expose metrics."
     )
 
 
 class ServiceMonitor(Values):
-    """Scraping by the Prometheus operator."""
+    """ServiceMonitors for the Prometheus operator."""
 
-    enabled: bool = Field(False, description="Make ServiceMonitors, for a Prometheus operator to find.")
-    labels: Labels = Field({}, description="Labels by which your Prometheus selects them, such as release: prometheus.")
-    interval: Annotated[str, Field(pattern=r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")] = Field(
-        "", description="Time between scrapes, such as 30s; empty: as Prometheus is set."
+    enabled: bool = Field(False, description="Create ServiceMonitors for the Prometheus operator.")
+    labels: Labels = Field(
+        {}, description="Labels of the ServiceMonitors, by which Prometheus selects them, such as release: prometheus."
     )
-    operands: OperandMonitor = Field(OperandMonitor(), description="The same for what the operator runs.")
+    interval: Annotated[str, Field(pattern=r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")] = Field(
+        "", description="Scrape interval, such as 30s. Empty: Prometheus's default."
+    )
+    operands: OperandMonitor = Field(
+        OperandMonitor(), description="ServiceMonitor of the databases that the operator manages."
+    )
 
 
 class DashboardsValues(Values):
-    """Dashboards for Grafana."""
+    """Grafana dashboards."""
 
     enabled: bool = Field(
-        False, description="Make a ConfigMap with the dashboards; its data is from the ServiceMonitors' targets."
+        False,
+        description="Create a ConfigMap with Grafana dashboards. They show the metrics that the ServiceMonitors "
+        "collect.",
     )
-    labels: Labels = Field({"grafana_dashboard": "1"}, description="Labels by which Grafana's sidecar finds it.")
+    labels: Labels = Field(
+        {"grafana_dashboard": "1"}, description="Labels of the ConfigMap, by which Grafana's sidecar finds it."
+    )
     annotations: Strings = Field(
-        {"grafana_folder": "Platform"}, description="Annotations of it: the folder, as the sidecar is set to read it."
+        {"grafana_folder": "Platform"},
+        description="Annotations of the ConfigMap, such as the Grafana folder in the sidecar's folder annotation.",
     )
 
 
 class MetricsValues(Values):
     """Prometheus metrics of the operator."""
 
-    enabled: bool = Field(True, description="Serve /metrics, and make a Service for it.")
-    port: Port = Field(8443, description="The port that the operator and the Service listen on.")
+    enabled: bool = Field(True, description="Serve the operator's metrics at /metrics, and create a Service for them.")
+    port: Port = Field(8443, description="Port of the metrics, in the operator's pod and in its Service.")
     secure: bool = Field(
         True,
-        description="HTTPS, for accounts that may get /metrics (see the role -metrics-reader); false: HTTP, for all.",
+        description="Serve metrics over HTTPS, only to accounts with the permission to get /metrics (ClusterRole "
+        "<full name>-metrics-reader). If false, serve them over HTTP without authentication.",
     )
-    service_monitor: ServiceMonitor = Field(ServiceMonitor(), description="Scraping by the Prometheus operator.")
-    dashboards: DashboardsValues = Field(DashboardsValues(), description="Dashboards, for a Grafana that finds them.")
+    service_monitor: ServiceMonitor = Field(
+        ServiceMonitor(), description="ServiceMonitors for the Prometheus operator."
+    )
+    dashboards: DashboardsValues = Field(
+        DashboardsValues(), description="Grafana dashboards, for Grafana's dashboard sidecar."
+    )
     prometheus_rule: PrometheusRule = Field(
         PrometheusRule(), description="Alerts and recording rules for the Prometheus operator."
     )
 
 
 class NetworkPolicy(Values):
-    """What may reach the operator, and what it may reach."""
+    """NetworkPolicy of the operator."""
 
     enabled: bool = Field(
         False,
-        description="Allow the operator what it needs, and nothing else: to be asked on its ports, and to reach DNS, "
-        "the API server and what it runs.",
+        description="Create a NetworkPolicy that allows only the traffic that the operator needs: ingress to its "
+        "ports; egress to DNS, the API server and the pods that it manages.",
     )
     api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65535)]], Field(min_length=1)] = Field(
-        [443, 6443], description="Ports of the API server: of its Service, and of its endpoints."
+        [443, 6443],
+        description="Ports of the API server that the NetworkPolicy allows: those of its Service and endpoints.",
     )
 
 
 class PodDisruptionBudget(Values):
-    """Draining nodes."""
+    """PodDisruptionBudget of the operator."""
 
-    enabled: bool = Field(True, description="Draining nodes takes one replica at a time; where there are several.")
+    enabled: bool = Field(
+        True,
+        description="Create a PodDisruptionBudget that allows one unavailable replica. Has no effect with one replica.",
+    )
 
 
 class OperatorValues(Values):
-    """The values of an operator's chart."""
+    """Values of an operator's chart."""
 
-    enabled: bool = Field(True, exclude=True, description="The umbrella chart's condition; of no effect here.")
+    enabled: bool = Field(
+        True, exclude=True, description="Condition of the umbrella chart; has no effect in this chart."
+    )
     global_: Global = Field(
-        Global(), alias="global", exclude=True, description="Values for every part of an umbrella chart; none is read."
+        Global(), alias="global", exclude=True, description="Helm's global values; the chart reads none of them."
     )
     operator_library: Library = Field(
-        Library(), alias="operator-library", exclude=True, description="Helm gives every dependency a place."
+        Library(), alias="operator-library", exclude=True, description="Values of the library chart; it has none."
     )
 
     name_override: Annotated[str, Field(max_length=63)] = Field(
-        "", description="Instead of the operator's name, in names and labels of its own objects."
+        "", description="Replaces the operator's name in the names and labels of the chart's objects."
     )
     fullname_override: Annotated[str, Field(max_length=52)] = Field(
-        "", description="Instead of release and name, in the names of its own objects."
+        "", description="Replaces the full name (release name and operator name) in the names of the chart's objects."
     )
     image: ImageValues = Field(description="The operator's image.")
-    image_pull_secrets: list[LocalName] = Field([], description="Secrets to pull images with, such as [{name: mine}].")
+    image_pull_secrets: list[LocalName] = Field(
+        [], description="Secrets for pulling the operator's image, such as [{name: registry}]."
+    )
     replicas: Annotated[int, Field(ge=1, le=10)] = Field(
-        2, description="One replica leads; the others answer webhooks, and take over within seconds."
+        2,
+        description="Number of replicas of the operator. One replica leads; the others serve webhooks and take over "
+        "within seconds.",
     )
-    leader_election: LeaderElectionValues = Field(LeaderElectionValues(), description="Times of the leader's Lease.")
+    leader_election: LeaderElectionValues = Field(LeaderElectionValues(), description="Timing of the leader election.")
     watch_namespaces: Annotated[list[Namespace], Field(json_schema_extra={"uniqueItems": True})] = Field(
-        [], description="Namespaces to serve; empty: all. Where some are listed, the operator's rights end at them."
+        [],
+        description="Namespaces that the operator watches. If set, its permissions are limited to them. Empty: all "
+        "namespaces.",
     )
-    resync: Seconds = Field(600, description="Seconds between full re-reads, the net under what watches might miss.")
-    workers: Annotated[int, Field(ge=1, le=1000)] = Field(512, description="Resources handled at once.")
-    create_timeout: Seconds = Field(600, description="Seconds after which a creation that does not end is reported.")
-    upgrade_timeout: Seconds = Field(1800, description="Seconds after which a change that does not end is reported.")
+    resync: Seconds = Field(
+        600, description="Interval of full resyncs, in seconds. A resync recovers events that a watch has missed."
+    )
+    workers: Annotated[int, Field(ge=1, le=1000)] = Field(
+        512, description="Maximum number of resources that are reconciled concurrently."
+    )
+    create_timeout: Seconds = Field(
+        600,
+        description="Time allowed for a new resource to become ready before it is reported as failed, in seconds.",
+    )
+    upgrade_timeout: Seconds = Field(
+        1800, description="Time allowed for a change to complete before it is reported as failed, in seconds."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least severe messages logged: debug, info, warning or error."
+        "info", description="Minimum severity of log messages: debug, info, warning or error."
     )
-    log_format: Literal["json", "text"] = Field("json", description="The form of a log line: json or text.")
+    log_format: Literal["json", "text"] = Field("json", description="Format of log lines: json or text.")
     profiling: bool = Field(
-        False, description="Serve profiles on the pod's loopback, port 6060, for kubectl port-forward."
+        False, description="Serve profiles on port 6060 of the pod's loopback interface, for kubectl port-forward."
     )
     otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = Field(
-        "", description="Where traces go by OTLP over HTTP, such as http://collector.tracing:4318; empty: nowhere."
+        "",
+        description="OTLP/HTTP endpoint for traces, such as http://collector.tracing:4318. Empty: no traces are sent.",
     )
     operand_image_repository: ImageRepository = Field(
-        description="Where images come from if a resource names a version only."
+        description="Default repository of the databases' images, for resources that set only a version."
     )
     agent_image: str = Field(
-        "", description="Image of what the operator puts beside or before its databases; empty: the operator's own."
+        "",
+        description="Image of the sidecar and init containers that the operator adds to its databases. Empty: the "
+        "operator's own image.",
     )
-    crds: Crds = Field(Crds(), description="The CRDs. They, and so your resources, always outlive the release.")
-    rbac: RbacValues = Field(RbacValues(), description="Rights.")
-    service_account: ServiceAccount = Field(ServiceAccount(), description="The operator's account.")
+    crds: Crds = Field(
+        Crds(), description="CustomResourceDefinitions. `helm uninstall` keeps them, and so all resources."
+    )
+    rbac: RbacValues = Field(RbacValues(), description="RBAC permissions of the operator.")
+    service_account: ServiceAccount = Field(ServiceAccount(), description="The operator's ServiceAccount.")
     webhook: WebhookValues = Field(
-        WebhookValues(), description="Admission: what is wrong is refused at `kubectl apply`."
+        WebhookValues(), description="Admission webhook, which rejects invalid resources at `kubectl apply`."
     )
     certificates: CertificatesValues = Field(
         CertificatesValues(),
-        description="The certificate of webhook and metrics; renewed and reloaded without a restart.",
+        description="Serving certificate of the webhook and metrics. The operator reloads a renewed certificate "
+        "without a restart.",
     )
     metrics: MetricsValues = Field(MetricsValues(), description="Prometheus metrics of the operator.")
-    network_policy: NetworkPolicy = Field(NetworkPolicy(), description="For networks that enforce NetworkPolicies.")
-    pod_disruption_budget: PodDisruptionBudget = Field(PodDisruptionBudget(), description="Draining nodes.")
+    network_policy: NetworkPolicy = Field(NetworkPolicy(), description="NetworkPolicy of the operator.")
+    pod_disruption_budget: PodDisruptionBudget = Field(
+        PodDisruptionBudget(), description="PodDisruptionBudget of the operator."
+    )
     resources: ResourceRequirements = Field(
         ResourceRequirements(requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "256Mi"}),
-        description="CPU and memory of the operator. No limit on CPU: throttled, it falls behind and fails its probes.",
+        description="Resource requests and limits of the operator. There is no CPU limit by default: a throttled "
+        "operator falls behind and fails its probes.",
     )
-    node_selector: Labels = Field({}, description="Labels that a node must have.")
-    tolerations: list[Toleration] = Field([], description="Taints of nodes that the pods tolerate.")
+    node_selector: Labels = Field({}, description="Node selector of the operator's pods.")
+    tolerations: list[Toleration] = Field([], description="Tolerations of the operator's pods.")
     affinity: Affinity = Field(
-        Affinity(), description="Where the pods run, as in a pod; empty: rather not two on one node."
+        Affinity(),
+        description="Affinity of the operator's pods. Empty: the replicas prefer different nodes.",
     )
     topology_spread: list[TopologySpread] = Field(
-        [], description="How the replicas spread over nodes and zones; empty: as evenly over zones as can be."
+        [],
+        description="Topology spread constraints of the operator's pods. Empty: the replicas prefer different zones.",
     )
-    priority_class_name: str = Field("", description="PriorityClass of the pods.")
-    pod_annotations: Strings = Field({}, description="Further annotations of the pods.")
-    pod_labels: Labels = Field({}, description="Further labels of the pods; the chart's own win.")
+    priority_class_name: str = Field("", description="PriorityClass of the operator's pods.")
+    pod_annotations: Strings = Field({}, description="Annotations added to the operator's pods.")
+    pod_labels: Labels = Field(
+        {}, description="Labels added to the operator's pods. The chart's own labels take precedence."
+    )
     extra_env: list[EnvironmentVariable] = Field(
-        [], description="Further variables for the container, as in a pod; what the chart sets by flags wins."
+        [],
+        description="Environment variables added to the operator's container. The flags that the chart sets take "
+        "precedence.",
     )
 
 
 CERT_MANAGER = Field(
-    True, description="The operator may ask cert-manager for certificates, for clusters with tls.mode certManager."
+    True,
+    description="Allow the operator to request certificates from cert-manager, which clusters with tls.mode "
+    "certManager need.",
 )
 
 
 def operator_values(
     name: str, operand_images: str, *, thresholds: type[Thresholds] = Thresholds, **fields: Any
 ) -> type[OperatorValues]:
-    """The model of the values of charts/<name>-operator.
+    """Create the model of the values of charts/<name>-operator.
 
     Args:
-        name: the operator's.
-        operand_images: the description of operandImageRepository.
-        thresholds: those of its alerts.
-        fields: others that are its own, or that stand for a common one, as `create_model` takes them.
+        name: name of the operator.
+        operand_images: description of operandImageRepository.
+        thresholds: model of the alert thresholds.
+        fields: additional or overridden fields, in the form that `create_model` accepts.
     """
     prefix = name.capitalize()
     rule = create_model(
         f"{prefix}Rule",
         __base__=PrometheusRule,
         __doc__=PrometheusRule.__doc__,
-        thresholds=(thresholds, Field(thresholds(), description="From when on alerts fire.")),
+        thresholds=(thresholds, Field(thresholds(), description="Alert thresholds.")),
     )
-    described = "Alerts and recording rules for the Prometheus operator; docs/runbook/alerts.md tells of each."
+    described = "Alerts and recording rules for the Prometheus operator. docs/runbook/alerts.md describes each alert."
     metrics = create_model(
         f"{prefix}Metrics",
         __base__=MetricsValues,
@@ -316,6 +390,6 @@ def operator_values(
     return create_model(
         f"{prefix}Operator",
         __base__=OperatorValues,
-        __doc__=f"The values of charts/{name}-operator.",
+        __doc__=f"Values of charts/{name}-operator.",
         **common | fields,
     )

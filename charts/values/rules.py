@@ -1,4 +1,4 @@
-"""From when on the rules of dashboards/rules speak up: expressions name these, and people set them by the charts."""
+"""Values of the alerting rules: thresholds that the rule expressions name, and PrometheusRule options."""
 
 from __future__ import annotations
 
@@ -12,33 +12,56 @@ from charts.values.kubernetes import Labels, Strings, Text
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[float, Field(ge=0)]
 Time = Annotated[float, Field(gt=0)]
-"""Seconds."""
+"""Duration in seconds."""
 
 
 class Thresholds(Values):
-    """From when on alerts fire, for every operator."""
+    """Alert thresholds."""
 
-    unready_seconds: Time = Field(900, description="Seconds that a resource may be not Ready.")
+    unready_seconds: Time = Field(
+        900, description="PlatformResourceNotReady fires when a resource is not Ready for longer than this, in seconds."
+    )
     certificate_seconds: Time = Field(
         1_209_600,
-        description="Seconds that a certificate must be good for; the operators' own are renewed a month before.",
+        description="PlatformResourceCertificateEnds and PlatformOperatorCertificateEnds fire below this remaining "
+        "validity, in seconds. Operators renew the certificates that they issue earlier.",
     )
     error_budget: Share = Field(
-        0.01, description="Share of reconciles that may fail: alerts fire by how fast this is used up."
+        0.01,
+        description="Share of reconciles that may fail (0 to 1). PlatformOperatorErrorBudgetBurn fires when this error "
+        "budget is consumed too fast.",
     )
-    queue_seconds: Time = Field(10, description="Seconds that one in a hundred resources may wait for a worker.")
-    api_error_ratio: Share = Field(0.05, description="Share of requests to the API server that may get 429 or 5xx.")
+    queue_seconds: Time = Field(
+        10,
+        description="PlatformOperatorQueueSlow fires above this 99th percentile of the time that a resource waits for "
+        "a worker, in seconds.",
+    )
+    api_error_ratio: Share = Field(
+        0.05,
+        description="PlatformOperatorApiErrors fires above this share of API server requests that return 429 or 5xx "
+        "(0 to 1).",
+    )
 
 
 class PrometheusRule(Values):
     """Alerts and recording rules for the Prometheus operator."""
 
-    enabled: bool = Field(False, description="Make a PrometheusRule; it asks what the ServiceMonitors' targets tell.")
-    labels: Labels = Field({}, description="Labels by which your Prometheus selects it, such as release: prometheus.")
-    alert_labels: Strings = Field({}, description="Further labels of every alert, such as team: storage.")
-    disabled: list[Text] = Field([], description="Names of alerts to leave out, such as [PlatformResourcePaused].")
-    dashboards_url: str = Field("", description="Where Grafana is: what links to dashboards begin with.")
-    runbooks_url: str = Field(
-        "", description="Where this repository can be read, with a / at its end: what links to the runbook begin with."
+    enabled: bool = Field(
+        False, description="Create a PrometheusRule. Its rules use the metrics that the ServiceMonitors collect."
     )
-    thresholds: Thresholds = Field(Thresholds(), description="From when on alerts fire.")
+    labels: Labels = Field(
+        {}, description="Labels of the PrometheusRule, by which Prometheus selects it, such as release: prometheus."
+    )
+    alert_labels: Strings = Field({}, description="Labels added to every alert, such as team: storage.")
+    disabled: list[Text] = Field([], description="Names of alerts to omit, such as [PlatformResourcePaused].")
+    dashboards_url: str = Field(
+        "",
+        description="Base URL of Grafana, such as https://grafana.example.com, for the alerts' dashboard_url. Empty: "
+        "the URL is a path.",
+    )
+    runbooks_url: str = Field(
+        "",
+        description="Base URL of this repository's files, with a trailing slash, for the alerts' runbook_url. Empty: "
+        "the URL is a path.",
+    )
+    thresholds: Thresholds = Field(Thresholds(), description="Alert thresholds.")

@@ -1,1 +1,1 @@
-"""Draws dashboards as pictures: what their JSON says, of what a Prometheus answers, without Grafana."""
+"""Draw dashboards as pictures from their JSON and a Prometheus server, without Grafana."""

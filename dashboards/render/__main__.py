@@ -1,4 +1,4 @@
-"""`python -m dashboards.render http://localhost:9090`: a picture of each dashboard, from a Prometheus that is there."""
+"""Draw a picture of each dashboard: `python -m dashboards.render http://localhost:9090`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERATED = Path(__file__).parents[1] / "generated"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Draw; what Prometheus refuses is told as it says it."""
+    """Draw all dashboards; print Prometheus's error message if a query fails."""
     options = _options(arguments)
     options.into.mkdir(parents=True, exist_ok=True)
     chosen = dict(pair.split("=", 1) for pair in options.var)
@@ -31,12 +31,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m dashboards.render", description="Draws each dashboard as a PNG.")
-    parser.add_argument("prometheus", help="URL of a Prometheus, such as http://localhost:9090")
-    parser.add_argument("--into", type=Path, default=Path("docs/pictures"), help="directory of the pictures")
-    parser.add_argument("--minutes", type=float, default=60, help="how far back")
-    parser.add_argument("--interval", default="1m", help="interval of rates: four times that of scrapes, at least")
-    parser.add_argument("--var", action="append", default=[], metavar="NAME=REGEX", help="a variable's values")
+    parser = argparse.ArgumentParser(prog="python -m dashboards.render", description="Draw each dashboard as a PNG.")
+    parser.add_argument("prometheus", help="URL of a Prometheus server, such as http://localhost:9090")
+    parser.add_argument(
+        "--into", type=Path, default=Path("docs/pictures"), help="output directory (default: %(default)s)"
+    )
+    parser.add_argument("--minutes", type=float, default=60, help="time range in minutes (default: %(default)s)")
+    parser.add_argument(
+        "--interval",
+        default="1m",
+        help="rate interval; at least four times the scrape interval (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--var", action="append", default=[], metavar="NAME=REGEX", help="values of a variable (default: all)"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""What stands beside and below a graph: round values and round times."""
+"""Axis labels of a graph: round values and round times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboards.render.units import scale
 
 
 def values(axes: Axes, field: ValueFormat, top: float, pixels: float) -> None:
-    """From 0 to a bit above the top, round in what people count in."""
+    """Label the value axis from 0 to slightly above `top`, with values that are round in the field's unit."""
     one = scale(top, field.unit)
     counted = MaxNLocator(4 if pixels < 300 else 6, integer=field.unit == "short" and top >= 4)
     end = top * 1.08 or 1.0
@@ -23,16 +23,16 @@ def values(axes: Axes, field: ValueFormat, top: float, pixels: float) -> None:
 
 
 def clock(axes: Axes, pixels: float) -> None:
-    """Round times below a graph, as many as have room."""
+    """Label the time axis with as many round times as fit."""
     start, end = axes.get_xlim()
     apart = next((step for step in _APART if (end - start) / step <= pixels / 75), _APART[-1])
     first = math.ceil(start / apart) * apart
     axes.xaxis.set_major_locator(
-        FixedLocator([first + place * apart for place in range(int((end - first) / apart) + 1)])
+        FixedLocator([first + index * apart for index in range(int((end - first) / apart) + 1)])
     )
     form = "%H:%M" if apart >= 60 else "%H:%M:%S"
     axes.xaxis.set_major_formatter(FuncFormatter(lambda moment, _: f"{datetime.fromtimestamp(moment, UTC):{form}}"))
 
 
 _APART = (5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
-"""Seconds between times."""
+"""Distances between time labels, in seconds."""

@@ -1,4 +1,4 @@
-"""Draws panels with matplotlib, in the places and colours that their JSON says."""
+"""Draw panels with matplotlib, with the positions and colours of their JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PAGE, PANEL, EDGE, FAINT, INK = "#111217", "#181b1f", "#2f333b", "#8e95a3", COLO
 
 DPI = 100
 CHARACTER = 0.62
-"""Width of a character, of its size."""
+"""Width of a character, relative to its font size."""
 
 Answers = Mapping[str, Sequence[Series]]
-"""What was found, by a query's letter."""
+"""Query results, by the query's letter."""
 
 
 class Box(NamedTuple):
-    """A place on the page, in pixels from its top left."""
+    """A rectangle on the page, in pixels from the top left."""
 
     left: float
     top: float
@@ -38,7 +38,7 @@ class Box(NamedTuple):
 
 
 class Line(NamedTuple):
-    """When something happened, and the colour of its mark."""
+    """An annotation: its time and colour."""
 
     moment: float
     colour: str
@@ -46,12 +46,12 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """A picture under way.
+    """A picture that is being drawn.
 
     Attributes:
-        start: of what is shown, in Unix time.
-        end: of the same.
-        lines: marks across the graphs.
+        start: start of the time range, in Unix time.
+        end: end of the time range, in Unix time.
+        lines: annotations, drawn across the graphs.
     """
 
     figure: Figure
@@ -71,7 +71,7 @@ class Canvas:
     def text(
         self, left: float, top: float, text: str, *, size: float = 12, colour: str = INK, align: str = "left"
     ) -> None:
-        """Text whose middle is at a height; its size is in pixels."""
+        """Draw text that is vertically centred at `top`; `size` is in pixels."""
         width, height = self.size
         self.figure.text(
             left / width, 1 - top / height, text.replace("$", r"\$"), fontsize=size * 72 / DPI, color=colour, ha=align,
@@ -88,10 +88,10 @@ class Canvas:
         )  # fmt: skip
 
     def axes(self, box: Box) -> Axes:
-        """Room for a graph over the page's time."""
+        """Add the axes of a graph over the page's time range."""
         width, height = self.size
-        place = (box.left / width, 1 - (box.top + box.height) / height, box.width / width, box.height / height)
-        made = self.figure.add_axes(place, facecolor="none")
+        area = (box.left / width, 1 - (box.top + box.height) / height, box.width / width, box.height / height)
+        made = self.figure.add_axes(area, facecolor="none")
         made.set_xlim(self.start, self.end)
         for spine in made.spines.values():
             spine.set_visible(False)
@@ -100,16 +100,16 @@ class Canvas:
 
 
 def cut(text: str, pixels: float, size: float) -> str:
-    """A text, shortened to what has room."""
+    """Shorten a text to a width, with an ellipsis."""
     most = max(int(pixels / (size * CHARACTER)), 1)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def draw(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
-    """One panel, whatever its type.
+    """Draw a panel of any supported type.
 
     Raises:
-        KeyError: nobody can draw its type.
+        KeyError: the panel's type is not supported.
     """
     page.box(box)
     page.text(box.left + 10, box.top + 16, cut(panel["title"], box.width - 16, 12), size=12.5)
@@ -122,8 +122,8 @@ def _named(panel: Json, answers: Answers) -> list[tuple[str, Series]]:
 
 
 def _nothing(page: Canvas, panel: Json, box: Box) -> None:
-    said = panel["fieldConfig"]["defaults"].get("noValue", "no data")
-    page.text(box.left + box.width / 2, box.top + box.height / 2 + 8, said, size=14, colour=FAINT, align="center")
+    text = panel["fieldConfig"]["defaults"].get("noValue", "no data")
+    page.text(box.left + box.width / 2, box.top + box.height / 2 + 8, text, size=14, colour=FAINT, align="center")
 
 
 def _stat(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
@@ -156,7 +156,7 @@ def _graph(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     found = [(name, series) for name, series in _named(panel, answers) if series.values]
     if not found:
         return _nothing(page, panel, box)
-    colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(n for n, _ in found))}
+    colours = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(dict.fromkeys(n for n, _ in found))}
     below = _legend(page, [(name, colours[name]) for name in colours], box)
     axes = page.axes(box.inner(68, 34, 12, 24 + below))
     stacked = custom.get("stacking", {}).get("mode") == "normal"
@@ -192,28 +192,28 @@ def _graph(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
 def _unbroken(
     series: Series, low: list[float], high: list[float], most: float
 ) -> Iterator[tuple[list[float], list[float], list[float]]]:
-    """The parts of a series between gaps: a line is no guess of what was not measured."""
-    cuts = [place + 1 for place, (one, two) in enumerate(pairwise(series.times)) if two - one > most]
+    """Yield the parts of a series between gaps, so that no line is drawn across missing samples."""
+    cuts = [index + 1 for index, (one, two) in enumerate(pairwise(series.times)) if two - one > most]
     for begin, end in pairwise([0, *cuts, len(series.times)]):
         yield series.times[begin:end], low[begin:end], high[begin:end]
 
 
 def _legend(page: Canvas, entries: list[tuple[str, str]], box: Box) -> float:
-    """Names of series below a graph, in two lines at most; the height that they take."""
+    """Draw the names of the series below a graph, in at most two lines; return the height used."""
     size, rows, left = 10.5, 1, box.left + 14
-    places: list[tuple[int, float, str, str]] = []
-    for place, (name, colour) in enumerate(entries):
+    labels: list[tuple[int, float, str, str]] = []
+    for index, (name, colour) in enumerate(entries):
         text = cut(name, box.width - 60, size)
         width = 22 + len(text) * size * CHARACTER
-        room = 8 if rows == 1 or place == len(entries) - 1 else 34
-        if left + width > box.left + box.width - room and places:
+        margin = 8 if rows == 1 or index == len(entries) - 1 else 34
+        if left + width > box.left + box.width - margin and labels:
             if rows == 2:
-                places.append((rows, left, f"+{len(entries) - place}", FAINT))
+                labels.append((rows, left, f"+{len(entries) - index}", FAINT))
                 break
             rows, left = rows + 1, box.left + 14
-        places.append((rows, left, text, colour))
+        labels.append((rows, left, text, colour))
         left += width
-    for row, start, text, colour in places:
+    for row, start, text, colour in labels:
         height = box.top + box.height - 12 - (rows - row) * 16
         page.text(start, height, "━", size=size, colour=colour)
         page.text(start + 13, height, text, size=size, colour=FAINT)
@@ -226,11 +226,11 @@ def _timeline(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     if not found:
         return _nothing(page, panel, box)
     most = max(int((box.height - 60) / 17), 1)
-    beside = 12 + max(len(cut(name, 260, 10.5)) for name, _ in found[:most]) * 10.5 * CHARACTER
-    axes = page.axes(box.inner(beside + 10, 30, 12, 26))
+    names = 12 + max(len(cut(name, 260, 10.5)) for name, _ in found[:most]) * 10.5 * CHARACTER
+    axes = page.axes(box.inner(names + 10, 30, 12, 26))
     step = min((two - one for _, series in found for one, two in pairwise(series.times)), default=1.0)
     for row, (name, series) in enumerate(found[:most]):
-        for start, end, value in spells(series, step):
+        for start, end, value in intervals(series, step):
             length = min(end, page.end) - start
             axes.add_patch(
                 Rectangle((start, row + 0.12), length, 0.76, color=field.colour(value), alpha=0.8, linewidth=0)
@@ -239,7 +239,7 @@ def _timeline(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
         page.text(box.left + 10, middle, cut(name, 260, 10.5), size=10.5, colour=FAINT)
     axes.set_ylim(len(found[:most]), 0)
     axes.set_yticks([])
-    clock(axes, box.width - beside)
+    clock(axes, box.width - names)
     if len(found) > most:
         page.text(
             box.left + box.width - 12, box.top + 16, f"+{len(found) - most}", size=11, colour=FAINT, align="right"
@@ -247,18 +247,18 @@ def _timeline(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     return None
 
 
-def spells(series: Series, step: float) -> Iterator[tuple[float, float, float]]:
-    """From when to when a value held; a sample holds until the next, or for a step where there is none."""
-    spell: tuple[float, float, float] | None = None
+def intervals(series: Series, step: float) -> Iterator[tuple[float, float, float]]:
+    """Yield (start, end, value) of each run of equal samples; a sample lasts until the next, for at most one step."""
+    current: tuple[float, float, float] | None = None
     for moment, value in zip(series.times, series.values, strict=True):
-        if spell and value == spell[2] and moment < spell[1] + step / 2:
-            spell = (spell[0], moment + step, value)
+        if current and value == current[2] and moment < current[1] + step / 2:
+            current = (current[0], moment + step, value)
             continue
-        if spell:
-            yield spell[0], min(spell[1], moment), spell[2]
-        spell = (moment, moment + step, value)
-    if spell:
-        yield spell
+        if current:
+            yield current[0], min(current[1], moment), current[2]
+        current = (moment, moment + step, value)
+    if current:
+        yield current
 
 
 def _table(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
@@ -271,11 +271,11 @@ def _table(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
     scale = min((box.width - 20) / (given + rest * sum(not column.width for column in shown)), 1)
     left = box.left + 10
     most = int((box.height - 62) / 24)
-    for place, column in enumerate(shown):
+    for index, column in enumerate(shown):
         width = (column.width or rest) * scale
         page.text(left, box.top + 42, cut(column.title, width, size), size=size, colour="#6e9fff")
         for number, row in enumerate(rows[:most]):
-            cell = row[place]
+            cell = row[index]
             page.text(left, box.top + 68 + number * 24, cut(cell.text, width, size), size=size, colour=cell.colour)
         left += width
     if len(rows) > most:
@@ -286,4 +286,4 @@ def _table(page: Canvas, panel: Json, answers: Answers, box: Box) -> None:
 _DRAWN = {"stat": _stat, "timeseries": _graph, "state-timeline": _timeline, "table": _table}
 
 TYPES = frozenset(_DRAWN)
-"""Types of panels that can be drawn."""
+"""Supported panel types."""

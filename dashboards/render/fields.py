@@ -1,4 +1,4 @@
-"""What a panel's JSON says of a value: its text, its colour, its column. Pure."""
+"""Format values and tables according to a panel's JSON: text, colour, columns. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PALETTE = (
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """How values are shown.
+    """Format of a field's values.
 
     Attributes:
-        steps: from which value on which colour holds.
-        mappings: what is shown in a value's place, and its colour.
+        steps: lower bound of each colour, ascending.
+        mappings: text and colour shown instead of a value.
     """
 
     unit: str
@@ -43,7 +43,7 @@ class ValueFormat:
 
     @classmethod
     def of(cls, config: Json) -> ValueFormat:
-        """From the defaults of a panel's fieldConfig, or what overrides it."""
+        """Create the format from the defaults or an override of a panel's fieldConfig."""
         steps = (config.get("thresholds") or {}).get("steps") or ()
         mappings = {
             value: (result["text"], COLOURS[result["color"]])
@@ -77,7 +77,7 @@ def _key(value: float | str) -> str:
 
 
 def legend(form: str, labels: Labels) -> str:
-    """The name of a series, from its labels as {{label}}; without a form, the labels themselves."""
+    """Return the name of a series: `form` with {{label}} replaced, or all labels if `form` is empty."""
     if not form:
         return ", ".join(f"{name}={value}" for name, value in sorted(labels.items())) or "value"
     return re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda found: labels.get(found[1], ""), form)
@@ -85,7 +85,7 @@ def legend(form: str, labels: Labels) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in a table: its text, its colour, and by what its column is sorted."""
+    """A table cell: text, colour and sort key."""
 
     text: str = ""
     colour: str = COLOURS["text"]
@@ -98,7 +98,7 @@ class TableColumn:
 
     Attributes:
         name: a label, or "Value #" and a query's letter.
-        width: in pixels; 0 for what is left.
+        width: in pixels; 0 shares the remaining width.
     """
 
     name: str
@@ -108,9 +108,9 @@ class TableColumn:
 
 
 def columns(panel: Json) -> list[TableColumn]:
-    """The columns of a table, in order: those that it names; whatever else the queries answer, it hides."""
+    """Return the visible columns of a table, in order; all other fields are hidden."""
     [organized] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
-    titles, places = organized["renameByName"], organized["indexByName"]
+    titles, order = organized["renameByName"], organized["indexByName"]
     overrides = {
         override["matcher"]["options"]: {each["id"]: each["value"] for each in override["properties"]}
         for override in panel["fieldConfig"]["overrides"]
@@ -120,18 +120,18 @@ def columns(panel: Json) -> list[TableColumn]:
         TableColumn(
             name, titles[name], overrides[titles[name]].get("custom.width", 0), ValueFormat.of(overrides[titles[name]])
         )
-        for name in sorted(titles, key=places.__getitem__)
+        for name in sorted(titles, key=order.__getitem__)
     ]
 
 
 def merged(answers: Mapping[str, Iterable[Series]], names: Iterable[str]) -> list[dict[str, float | str]]:
-    """Rows of a table: answers whose labels say nothing different of each other are one row.
+    """Merge query results into table rows: results whose common labels are equal share a row.
 
     Args:
-        answers: by a query's letter.
-        names: the labels and values that are wanted.
+        answers: query results, by the query's letter.
+        names: labels and values to keep.
     """
-    wanted = set(names)
+    kept = set(names)
     rows: list[tuple[Labels, dict[str, float | str]]] = []
     for letter, found in answers.items():
         for series in found:
@@ -144,7 +144,7 @@ def merged(answers: Mapping[str, Iterable[Series]], names: Iterable[str]) -> lis
             row[1].update(labels)
             if series.values:
                 row[1][f"Value #{letter}"] = series.values[-1]
-    return [{name: value for name, value in row.items() if name in wanted} for _, row in rows]
+    return [{name: value for name, value in row.items() if name in kept} for _, row in rows]
 
 
 def _agrees(one: Labels, other: Labels) -> bool:
@@ -153,7 +153,7 @@ def _agrees(one: Labels, other: Labels) -> bool:
 
 
 def cells(panel: Json, answers: Mapping[str, Iterable[Series]]) -> list[list[Cell]]:
-    """The rows of a table as they are shown: sorted as it says."""
+    """Return the formatted rows of a table, in its sort order."""
     shown_columns = columns(panel)
     rows = [
         [

@@ -1,4 +1,4 @@
-"""A dashboard's file and a Prometheus, made into a picture."""
+"""Draw a dashboard's JSON with data from a Prometheus server."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ COLUMN, ROW, GAP, MARGIN = 56, 38, 8, 16
 HEAD, FOOT = 62, 34
 
 CAPTION = (
-    "Drawn by dashboards/render (matplotlib) from the dashboard's JSON and what Prometheus answered: no screenshot of "
-    "Grafana, which shows the same values in its own way."
+    "Drawn by dashboards/render (matplotlib) from the dashboard's JSON and Prometheus data. This is not a screenshot "
+    "of Grafana."
 )
 
 STEPS = 200
-"""Samples of a line."""
+"""Samples per series."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is looked at.
+    """Time range and variables of a picture.
 
     Attributes:
-        end: in Unix time.
-        seconds: how far back.
-        interval: what $__rate_interval is, such as 1m: four scrapes at least.
-        chosen: regular expressions of values, by variable.
+        end: end of the time range, in Unix time.
+        seconds: length of the time range.
+        interval: value of $__rate_interval, such as 1m; at least four scrape intervals.
+        chosen: regular expressions of values, by variable; others match all values.
     """
 
     end: float
@@ -54,11 +54,11 @@ def picture(dashboard: Json, prometheus: Prometheus, view: View, file: Path) -> 
     """Draw a dashboard.
 
     Args:
-        dashboard: what its file holds.
-        file: a PNG, to be written.
+        dashboard: content of the dashboard's file.
+        file: path of the PNG to write.
 
     Raises:
-        QueryFailed: Prometheus refused a query, or is not there.
+        QueryFailed: Prometheus rejected a query or is unreachable.
     """
     panels = dashboard["panels"]
     below = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels) * ROW
@@ -68,10 +68,8 @@ def picture(dashboard: Json, prometheus: Prometheus, view: View, file: Path) -> 
     page.text(MARGIN, 46, dashboard["description"], size=12, colour=FAINT)
     page.text(width - MARGIN, 24, _when(view), size=12, colour=FAINT, align="right")
     for panel in panels:
-        place = panel["gridPos"]
-        box = Box(
-            MARGIN + place["x"] * COLUMN, HEAD + place["y"] * ROW, place["w"] * COLUMN - GAP, place["h"] * ROW - GAP
-        )
+        grid = panel["gridPos"]
+        box = Box(MARGIN + grid["x"] * COLUMN, HEAD + grid["y"] * ROW, grid["w"] * COLUMN - GAP, grid["h"] * ROW - GAP)
         if panel["type"] == "row":
             page.text(MARGIN, box.top + 14, panel["title"], size=14)
             page.box(Box(MARGIN, box.top + 27, width - 2 * MARGIN - GAP, 0.5), edge=EDGE)
@@ -82,7 +80,7 @@ def picture(dashboard: Json, prometheus: Prometheus, view: View, file: Path) -> 
 
 
 def answers(panel: Json, prometheus: Prometheus, view: View) -> Answers:
-    """What Prometheus says to each of a panel's queries."""
+    """Run a panel's queries and return the results."""
     return {
         target["refId"]: (
             prometheus.at(expr, view.end)
@@ -95,7 +93,7 @@ def answers(panel: Json, prometheus: Prometheus, view: View) -> Answers:
 
 
 def _lines(dashboard: Json, prometheus: Prometheus, view: View) -> Iterator[Line]:
-    """One for each time that something began to be so."""
+    """Yield a line at the start of each period in which an annotation's query returns samples."""
     for mark in dashboard["annotations"]["list"]:
         if not mark["enable"]:
             continue
@@ -114,6 +112,6 @@ def _when(view: View) -> str:
 
 
 def load(file: Path) -> Json:
-    """A dashboard's file."""
+    """Read a dashboard's JSON file."""
     found: Json = json.loads(file.read_text())
     return found

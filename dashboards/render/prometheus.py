@@ -1,4 +1,4 @@
-"""Asks a Prometheus over its HTTP API: https://prometheus.io/docs/prometheus/latest/querying/api/"""
+"""Client of Prometheus's HTTP API: https://prometheus.io/docs/prometheus/latest/querying/api/"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Labels = dict[str, str]
 
 
 class Series(NamedTuple):
-    """Samples of one set of labels, in order: Unix times and values."""
+    """A time series: labels, sample times (Unix time) and values."""
 
     labels: Labels
     times: list[float]
@@ -22,42 +22,47 @@ class Series(NamedTuple):
 
 
 class QueryFailed(Exception):
-    """Prometheus refused a query, or gave no answer; says which and why."""
+    """Prometheus rejected a query or did not respond; the message names the query and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """One, by the URL at which it answers."""
+    """A Prometheus server at a URL."""
 
     url: str
 
     def over(self, expr: str, start: float, end: float, step: float) -> list[Series]:
-        """A query's values over time, in seconds of Unix time.
+        """Run a range query; times are in seconds of Unix time.
 
         Raises:
-            QueryFailed: it was refused, or there was no answer.
+            QueryFailed: Prometheus rejected the query or did not respond.
         """
-        return self._ask("query_range", expr, start=start, end=end, step=step)
+        return self._query("query_range", expr, start=start, end=end, step=step)
 
     def at(self, expr: str, moment: float) -> list[Series]:
-        """A query's values at one moment; raises as `over`."""
-        return self._ask("query", expr, time=moment)
+        """Run an instant query.
 
-    def _ask(self, path: str, expr: str, **times: float) -> list[Series]:
-        given = urllib.parse.urlencode({"query": expr, **times})
-        request = urllib.request.Request(f"{self.url.rstrip('/')}/api/v1/{path}?{given}")  # noqa: S310  # its caller's URL
+        Raises:
+            QueryFailed: Prometheus rejected the query or did not respond.
+        """
+        return self._query("query", expr, time=moment)
+
+    def _query(self, path: str, expr: str, **times: float) -> list[Series]:
+        parameters = urllib.parse.urlencode({"query": expr, **times})
+        url = f"{self.url.rstrip('/')}/api/v1/{path}?{parameters}"
+        request = urllib.request.Request(url)  # noqa: S310  # the caller's URL
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
                 found = json.load(answer)
         except urllib.error.HTTPError as refused:
             raise QueryFailed(f"{refused.read().decode(errors='replace')}: {expr}") from None
         except OSError as error:
-            raise QueryFailed(f"{self.url} does not answer: {error}") from error
+            raise QueryFailed(f"Prometheus at {self.url} does not respond: {error}") from error
         return [_series(series) for series in found["data"]["result"]]
 
 
 def _series(found: dict[str, Any]) -> Series:
-    """What is no number, such as a quantile of nothing, is none, as Grafana takes it."""
+    """Convert a result; drop samples that are not finite (such as a quantile of no observations), as Grafana does."""
     samples = [(float(moment), float(value)) for moment, value in found.get("values") or [found["value"]]]
     samples = [(moment, value) for moment, value in samples if math.isfinite(value)]
     return Series(found["metric"], [moment for moment, _ in samples], [value for _, value in samples])

@@ -1,4 +1,4 @@
-"""Values as people read them, by the names that Grafana has for units. Pure."""
+"""Format values in Grafana's units. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _SMALL_TIMES = ((1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _RATES = {"reqps": " req/s", "ops": " ops/s", "short": ""}
 
 UNITS = frozenset({"percentunit", "bytes", "Bps", "s", "string", *_RATES})
-"""Those that are known."""
+"""Supported units."""
 
 
 def shown(value: float, unit: str, decimals: int | None = None) -> str:
-    """A value with its unit.
+    """Format a value with its unit.
 
     Args:
-        decimals: digits after the point; None for as many as say something.
+        decimals: digits after the decimal point; None for three significant digits.
 
     Raises:
-        ValueError: the unit is not known.
+        ValueError: the unit is not supported.
     """
     if unit not in UNITS:
-        raise ValueError(f"no such unit here: {unit}; those known: {', '.join(sorted(UNITS))}")
+        raise ValueError(f"unsupported unit {unit!r}; supported units: {', '.join(sorted(UNITS))}")
     if unit == "percentunit":
         return f"{_digits(value * 100, decimals)} %"
     if unit == "s":
@@ -36,7 +36,7 @@ def shown(value: float, unit: str, decimals: int | None = None) -> str:
 
 
 def scale(value: float, unit: str) -> float:
-    """What a value of its size is counted in, such as 1024 for bytes in KiB."""
+    """Return the factor of the unit prefix that suits a value, such as 1024 for bytes shown in KiB."""
     if unit == "percentunit":
         return 0.01
     if unit == "s":

@@ -1,1 +1,1 @@
-"""Alerts and recording rules as values; `python -m dashboards.rules` writes what Prometheus and the charts take."""
+"""Alerting and recording rules as plain values; `python -m dashboards.rules` writes the rule files."""

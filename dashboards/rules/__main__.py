@@ -1,4 +1,4 @@
-"""Writes the rules: `python -m dashboards.rules [directory of a project]`."""
+"""Write the rule files: `python -m dashboards.rules [project directory]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 def write(project: Path) -> None:
-    """Write plain rule files, and those that the charts hold, below a directory."""
+    """Write the plain rule files and those of the charts below a project directory."""
     for operator, rules in RULES.items():
         for path, text in (
             (project / "dashboards/generated/rules" / f"{operator}.yaml", plain(rules)),

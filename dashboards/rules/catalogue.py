@@ -1,4 +1,4 @@
-"""All rules there are, by the operator whose chart brings them."""
+"""All rules, by the operator whose chart installs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules as files: for a Prometheus, and for a chart, which fills in what its values say. Pure."""
+"""Render rule files: plain ones for Prometheus, and ones for the charts, which insert thresholds from values. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ RUNBOOK = "docs/runbook/alerts.md"
 
 
 def plain(rules: RuleSet) -> str:
-    """A rule file of Prometheus, with the thresholds' defaults."""
+    """Return a Prometheus rule file with the default thresholds."""
     return HEADER + _yaml(groups(rules, rules.defaults))
 
 
 def for_chart(rules: RuleSet) -> str:
-    """The same with thresholds by their names: the chart's template fills them in, and says where links begin."""
+    """Return a rule file with threshold names; the chart's template inserts the values and the base URLs of links."""
     return HEADER + _yaml(groups(rules, {}))
 
 
 def groups(rules: RuleSet, thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """The content of a rule file.
+    """Return the content of a rule file.
 
     Args:
-        thresholds: what the names in expressions stand for; empty to leave them.
+        thresholds: values of the threshold names in expressions; empty to keep the names.
     """
 
     def expression(expr: str) -> str:
@@ -54,7 +54,7 @@ def groups(rules: RuleSet, thresholds: Mapping[str, float]) -> dict[str, Any]:
 
 
 def dashboard(alert: Alert) -> str:
-    """The path of the page that shows it, narrowed to what it is about."""
+    """Return the path of the alert's dashboard, filtered to the affected object."""
     chosen = [f"var-{quote(name)}={{{{ $labels.{label} }}}}" for name, label in alert.of.items()]
     return f"/d/{alert.dashboard}" + ("?" + "&".join(chosen) if chosen else "")
 

@@ -1,4 +1,4 @@
-"""What rules are made of. An expression may name a threshold as ${name}: people set these by the charts' values."""
+"""Types of alerting and recording rules. An expression may use ${name} for a threshold from the chart's values."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Literal
 from charts.values.rules import Thresholds
 
 Severity = Literal["critical", "warning", "info"]
-"""critical: data or service is lost or about to be, wake somebody; warning: within the day; info: to be known."""
+"""critical: data or service is lost or at immediate risk, act now; warning: act within the day; info: no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """What is told when an expression has series.
+    """An alerting rule.
 
     Attributes:
-        name: also a heading of docs/runbook/alerts.md.
-        expr: in PromQL, with thresholds as ${name}; each series of it is an alert.
-        wait: for how long it must have held, such as 5m.
-        summary: one line; labels of the series as {{ $labels.name }}.
-        description: what it means for people, and the number.
-        dashboard: the uid of the one that shows it.
-        of: labels of the series by which that is narrowed, by its variables.
-        labels: further ones of the alert.
+        name: name of the alert, also a heading of docs/runbook/alerts.md.
+        expr: PromQL with thresholds as ${name}; each resulting series is an alert.
+        wait: time that the expression must hold before the alert fires (`for`), such as 5m.
+        summary: one line that names the object and the problem; labels as {{ $labels.name }}.
+        description: impact, cause and the next action, with the measured value.
+        dashboard: uid of the dashboard that the alert links to.
+        of: labels of the series that filter the dashboard, by variable.
+        labels: additional labels of the alert.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What several alerts are about.
+    """Fields that several alerts share.
 
     Attributes:
-        dashboard: the uid of the one that shows it.
-        of: as an alert's.
-        labels: as an alert's.
+        dashboard: uid of the dashboard that the alerts link to.
+        of: labels of the series that filter the dashboard, by variable.
+        labels: additional labels of the alerts.
     """
 
     dashboard: str
@@ -56,7 +56,7 @@ class Subject:
     def alert(
         self, name: str, severity: Severity, expr: str, wait: str, summary: str, description: str, **labels: str
     ) -> Alert:
-        """An alert about it, with further labels."""
+        """Create an alert with these fields and additional labels."""
         return Alert(
             name=name,
             severity=severity,
@@ -72,10 +72,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A series that is kept because it is asked for often or over long times.
+    """A recording rule: a precomputed series for frequent queries or long ranges.
 
     Attributes:
-        name: level:metric:operation.
+        name: name of the series, as level:metric:operation.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated one after the other."""
+    """A group of rules, which Prometheus evaluates sequentially."""
 
     name: str
     rules: tuple[Alert | Recording, ...]
@@ -96,11 +96,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules that one operator's chart brings.
+    """Rules of one operator's chart.
 
     Attributes:
-        operator: such as etcd.
-        thresholds: what its expressions name, with their defaults.
+        operator: name of the operator, such as etcd.
+        thresholds: thresholds that the expressions use, with their defaults.
     """
 
     operator: str
@@ -114,14 +114,14 @@ class RuleSet:
 
     @property
     def defaults(self) -> dict[str, float]:
-        """The thresholds as they are unless somebody says otherwise, by name."""
+        """Default thresholds, by name."""
         return self.thresholds.model_dump(by_alias=True)
 
 
 def filled(expr: str, thresholds: Mapping[str, float]) -> str:
-    """An expression with numbers in the place of its thresholds' names.
+    """Replace the threshold names in an expression with numbers.
 
     Raises:
-        KeyError: it names one that is not there.
+        KeyError: the expression names an unknown threshold.
     """
     return Template(expr).substitute({name: f"{value:.15g}" for name, value in thresholds.items()})

@@ -1,13 +1,13 @@
-"""Rules about an operator itself. A reconcile that waits as planned (requeue_after) is a good one."""
+"""Rules about an operator itself. A planned requeue (requeue_after) counts as a successful reconcile."""
 
 from __future__ import annotations
 
-from dashboards.rules.asking import of_operator
+from dashboards.rules.expressions import of_operator
 from dashboards.rules.model import Alert, Group, Recording, Severity, Subject
 
 DASHBOARD = "platform-operators"
 MIN_RECONCILES = 10
-"""Failures within the longer window of which nobody hears: of a handful of reconciles, one that is retried is a lot."""
+"""Failures in the long window that must be exceeded to fire: a single retry is a large share of few reconciles."""
 
 WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
 
@@ -17,22 +17,23 @@ BURNS: tuple[tuple[Severity, float, str, str, str], ...] = (
     ("warning", 3, "1d", "2h", "1h"),
     ("warning", 1, "3d", "6h", "3h"),
 )
-"""Severity, how many times too fast the budget is used up, over which window and which shorter one, and for how long.
+"""Severity, burn rate, long window, short window and `for` of each burn rate alert.
 
-As in the Site Reliability Workbook, chapter 5. The short window lets an alert end soon after the failures do.
+The values follow the Site Reliability Workbook, chapter 5. The short window resolves an alert soon after the failures
+end.
 """
 
 
 def group(operator: str, kinds: str) -> Group:
-    """The rules about one operator.
+    """Return the rules about one operator.
 
     Args:
-        operator: such as etcd.
-        kinds: the kinds that it serves, with | between.
+        operator: name of the operator, such as etcd.
+        kinds: kinds that the operator reconciles, separated by |.
     """
-    ours = f'controller=~"{kinds.lower()}"'
+    labels = f'controller=~"{kinds.lower()}"'
     leads = f'leader_election_master_status{{name="{operator}-operator"}}'
-    who = f"the {operator} operator"
+    subject = f"the {operator} operator"
     alert = Subject(DASHBOARD, labels={"operator": operator}).alert
     requests = f"sum by (cluster, namespace) ({of_operator('rate(rest_client_requests_total[10m])', operator)})"
     refused = of_operator('rate(rest_client_requests_total{code=~"429|5.."}[10m])', operator)
@@ -40,16 +41,18 @@ def group(operator: str, kinds: str) -> Group:
     panics = of_operator("increase(controller_runtime_webhook_panics_total[10m])", operator)
     renewals = of_operator("increase(platform_certificate_renewal_errors_total[1h])", operator)
     expiry = of_operator("platform_certificate_expiry_timestamp_seconds", operator)
-    reconciled = f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{ours},result!="error"}}'
-    failures = f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{ours},result="error"}}'
-    waits = f"sum by (cluster, controller, le) (rate(workqueue_queue_duration_seconds_bucket{{{ours}}}[10m]))"
+    reconciled = (
+        f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{labels},result!="error"}}'
+    )
+    failures = f'sum by (cluster, controller) (increase(controller_runtime_reconcile_total{{{labels},result="error"}}'
+    waits = f"sum by (cluster, controller, le) (rate(workqueue_queue_duration_seconds_bucket{{{labels}}}[10m]))"
     rules: tuple[Alert | Recording, ...] = (
         *(
             Recording(
                 name=f"controller:reconcile_errors:ratio_rate{window}",
                 expr=f"sum by (cluster, controller) (rate(controller_runtime_reconcile_total"
-                f'{{{ours},result="error"}}[{window}])) / '
-                f"sum by (cluster, controller) (rate(controller_runtime_reconcile_total{{{ours}}}[{window}]))",
+                f'{{{labels},result="error"}}[{window}])) / '
+                f"sum by (cluster, controller) (rate(controller_runtime_reconcile_total{{{labels}}}[{window}]))",
             )
             for window in WINDOWS
         ),
@@ -59,26 +62,30 @@ def group(operator: str, kinds: str) -> Group:
             f"absent({leads} == 1)",
             "5m",
             f"The {operator} operator has no leader",
-            "No replica that is scraped leads. Servers go on; nothing is healed, scaled or changed.",
+            "No scraped replica holds the leader Lease. Databases continue to run, but nothing is repaired, scaled or "
+            "updated. Check that the operator's pods run and that Prometheus scrapes them.",
         ),
         alert(
             "PlatformOperatorManyLeaders",
             "critical",
             f"count by (cluster, namespace, name) ({leads} == 1) > 1",
             "2m",
-            f"{{{{ $value }}}} replicas of {who} lead at once",
-            "Each takes itself for the leader, for two minutes.",
+            f"{{{{ $value }}}} replicas of {subject} lead at the same time",
+            "More than one replica has reported itself as the leader for two minutes, so changes may conflict. Check "
+            "for a second release of the operator, or for a node whose clock is wrong.",
         ),
         *(
             alert(
                 "PlatformOperatorErrorBudgetBurn",
                 severity,
-                f"controller:reconcile_errors:ratio_rate{long}{{{ours}}} > {factor:g} * ${{errorBudget}} and "
-                f"controller:reconcile_errors:ratio_rate{short}{{{ours}}} > {factor:g} * ${{errorBudget}} and "
+                f"controller:reconcile_errors:ratio_rate{long}{{{labels}}} > {factor:g} * ${{errorBudget}} and "
+                f"controller:reconcile_errors:ratio_rate{short}{{{labels}}} > {factor:g} * ${{errorBudget}} and "
                 f"{failures}[{long}])) > {MIN_RECONCILES}",
                 wait,
-                "Reconciles of {{ $labels.controller }} fail",
-                f"{{{{ $value | humanizePercentage }}}} of them within {long}, at least {factor:g} times what may.",
+                "Reconciles of {{ $labels.controller }} fail too often",
+                f"{{{{ $value | humanizePercentage }}}} of reconciles failed in the last {long}, which consumes the "
+                f"error budget at least {factor:g} times too fast. The operator's log names each failed resource and "
+                "the error.",
                 window=long,
             )
             for severity, factor, long, short, wait in BURNS
@@ -87,67 +94,75 @@ def group(operator: str, kinds: str) -> Group:
             "PlatformOperatorNotReconciling",
             "critical",
             f"{reconciled}[30m])) == 0 and on (cluster, controller) "
-            f'max by (cluster, controller) (platform_cached_objects{{{ours},kind=~"{kinds}"}}) > 0',
+            f'max by (cluster, controller) (platform_cached_objects{{{labels},kind=~"{kinds}"}}) > 0',
             "5m",
-            "No reconcile of {{ $labels.controller }} came to an end for half an hour",
-            "There are resources, and each is looked at every ten minutes at least.",
+            "No reconcile of {{ $labels.controller }} has completed for 30 minutes",
+            "Resources exist, and each of them is due at least every 10 minutes. Check the operator's log for errors; "
+            "if there are none, the leader hangs: save its log and delete its pod.",
         ),
         alert(
             "PlatformOperatorPanics",
             "warning",
-            f"sum by (cluster, controller) (increase(controller_runtime_reconcile_panics_total{{{ours}}}[10m])) > 0",
+            f"sum by (cluster, controller) (increase(controller_runtime_reconcile_panics_total{{{labels}}}[10m])) > 0",
             "0s",
-            "A reconcile of {{ $labels.controller }} met a defect of the operator",
-            "The log has its traceback. The resource is tried again; others are not concerned.",
+            "A reconcile of {{ $labels.controller }} panicked",
+            "The operator has a bug. It retries the resource; other resources are not affected. Report the traceback "
+            "from the operator's log.",
         ),
         alert(
             "PlatformOperatorWorkStuck",
             "warning",
-            f"max by (cluster, controller) (workqueue_longest_running_processor_seconds{{{ours}}}) > 600",
+            f"max by (cluster, controller) (workqueue_longest_running_processor_seconds{{{labels}}}) > 600",
             "5m",
-            "A reconcile of {{ $labels.controller }} does not end",
-            "The oldest has run for {{ $value | humanizeDuration }}; they take seconds.",
+            "A reconcile of {{ $labels.controller }} is stuck",
+            "The oldest reconcile has run for {{ $value | humanizeDuration }}; normally it takes seconds. The resource "
+            "is not repaired or updated until it ends. Take a profile and delete the leader's pod.",
         ),
         alert(
             "PlatformOperatorQueueSlow",
             "warning",
             f"histogram_quantile(0.99, {waits}) > ${{queueSeconds}}",
             "15m",
-            "Resources wait for workers of {{ $labels.controller }}",
-            "One in a hundred waits for {{ $value | humanizeDuration }} or more.",
+            "The work queue of {{ $labels.controller }} is slow",
+            "1 % of resources wait {{ $value | humanizeDuration }} or longer for a worker, so failures are repaired "
+            "later. Increase the chart value workers, or find out why reconciles are slow.",
         ),
         alert(
             "PlatformOperatorApiErrors",
             "warning",
             f"sum by (cluster, namespace) ({refused}) / {requests} > ${{apiErrorRatio}}",
             "15m",
-            f"The API server fails requests of {who}",
-            "{{ $value | humanizePercentage }} of them got 429 or 5xx.",
+            f"The API server rejects requests of {subject}",
+            "{{ $value | humanizePercentage }} of requests returned 429 or 5xx in the last 10 minutes. The operator "
+            "retries them. Check the health of the API server and its priority and fairness settings.",
         ),
         alert(
             "PlatformOperatorWebhookFails",
             "critical",
             f"sum by (cluster, namespace) ({webhooks}) > 0 or sum by (cluster, namespace) ({panics}) > 0",
             "5m",
-            f"The webhook of {who} fails",
-            "It answered 5xx or met a defect, so `kubectl apply` of its resources is refused.",
+            f"The admission webhook of {subject} fails",
+            "The webhook returned 5xx or panicked, so the API server rejects changes of its resources. The operator's "
+            "log has the traceback. To admit changes until this is fixed, set webhook.failurePolicy=Ignore.",
         ),
         alert(
             "PlatformOperatorCertificateEnds",
             "critical",
             f"min by (cluster, namespace, name) ({expiry}) - time() < ${{certificateSeconds}}",
             "5m",
-            f"The certificate of {who} ends soon",
-            "{{ $labels.name }} is good for {{ $value | humanizeDuration }} more; then no resource can be applied, and "
-            "nothing is scraped.",
+            f"The certificate of {subject} expires soon",
+            "{{ $labels.name }} expires in {{ $value | humanizeDuration }}. After that the API server rejects changes "
+            "of its resources, and Prometheus cannot scrape the operator. If the operator issues the certificate, its "
+            "log names the reason why it was not renewed; else renew the Secret.",
         ),
         alert(
             "PlatformOperatorCertificateNotRenewed",
             "warning",
             f"sum by (cluster, namespace) ({renewals}) > 0",
             "15m",
-            f"The certificate of {who} is due, and cannot be made or kept",
-            "It is tried again and again; the log says what hinders it.",
+            f"The certificate of {subject} cannot be renewed",
+            "The certificate is due for renewal, and issuing or storing it fails. The operator retries. Its log names "
+            "the cause, most often a missing permission for the Secret.",
         ),
     )
     return Group(f"platform-{operator}-operator", rules)

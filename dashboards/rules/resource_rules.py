@@ -1,82 +1,88 @@
-"""Rules about resources, from what their operator tells of them: they hold when no server is left to be scraped."""
+"""Rules about resources, based on the states that operators export: they work even if no server can be scraped."""
 
 from __future__ import annotations
 
-from dashboards.rules.asking import ID, NAMED, about_resources, told
+from dashboards.rules.expressions import ID, NAMED, about_resources, state
 from dashboards.rules.model import Group, Subject
 
-WHO = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
+RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
 
 def group(operator: str, kind: str) -> Group:
-    """The rules about one kind of servers.
+    """Return the rules about one kind of resources.
 
     Args:
-        operator: such as etcd.
-        kind: such as EtcdCluster.
+        operator: name of the operator, such as etcd.
+        kind: kind of the resources, such as EtcdCluster.
     """
-    ready, desired = (told(f"platform_resource_{which}_replicas", kind) for which in ("ready", "desired"))
-    paused = f"unless on ({ID}) ({told('platform_resource_paused', kind)} == 1)"
-    on_its_own, in_overview = about_resources(kind).alert, Subject("platform-overview", NAMED).alert
+    ready, desired = (state(f"platform_resource_{which}_replicas", kind) for which in ("ready", "desired"))
+    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
+    on_own_page, in_overview = about_resources(kind).alert, Subject("platform-overview", NAMED).alert
     rules = (
-        on_its_own(
+        on_own_page(
             "PlatformResourceGone",
             "critical",
             f"{ready} == 0 and {desired} > 0",
             "5m",
-            f"{WHO} has no server that works",
-            "None of its servers is ready, so nobody is served.",
+            f"{RESOURCE} has no ready server",
+            "None of its servers is ready, so clients are not served. Check the resource's conditions, then its pods. "
+            "Do not delete PersistentVolumeClaims.",
         ),
-        on_its_own(
+        on_own_page(
             "PlatformResourceDegraded",
             "warning",
             f"({desired} - {ready}) > 0",
             "10m",
-            f"{WHO} lacks {{{{ $value }}}} of its servers",
-            "Fewer servers are ready than the spec asks for, for ten minutes.",
+            f"{RESOURCE} has {{{{ $value }}}} servers that are not ready",
+            "Fewer servers than desired have been ready for 10 minutes. The message of the Ready condition names the "
+            "pods and the cause.",
         ),
         in_overview(
             "PlatformResourceNotReady",
             "warning",
-            f"time() - {told('platform_resource_unready_since_timestamp_seconds', kind)} > ${{unreadySeconds}} "
+            f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)} > ${{unreadySeconds}} "
             f"{paused}",
             "1m",
-            f"{WHO} is not Ready",
-            "Its spec has not been reality for {{ $value | humanizeDuration }}. "
-            "Its condition Ready says what hinders it.",
+            f"{RESOURCE} is not Ready",
+            "The resource has not matched its spec for {{ $value | humanizeDuration }}. The reason and message of its "
+            "Ready condition name the cause.",
         ),
         in_overview(
             "PlatformResourceStalled",
             "warning",
-            told("platform_resource_condition", kind, 'type="Stalled"', 'status="True"', by="reason") + " == 1",
+            state("platform_resource_condition", kind, 'type="Stalled"', 'status="True"', by="reason") + " == 1",
             "5m",
-            f"{WHO} is stalled: {{{{ $labels.reason }}}}",
-            "Only a person can mend it; what ran before runs on. The condition's message says what to change.",
+            f"{RESOURCE} is stalled: {{{{ $labels.reason }}}}",
+            "The operator cannot continue without a user action. Running servers are not changed. The message of the "
+            "Stalled condition names the required change.",
         ),
         Subject("platform-operators").alert(
             "PlatformResourceNotSeen",
             "warning",
-            f"{told('platform_resource_generation', kind)} > {told('platform_resource_observed_generation', kind)}",
+            f"{state('platform_resource_generation', kind)} > {state('platform_resource_observed_generation', kind)}",
             "10m",
-            f"{WHO} was changed, and the operator has not taken it up",
-            "Its status tells of an earlier spec, for ten minutes.",
+            f"{RESOURCE} has a spec change that the operator has not processed",
+            "status.observedGeneration has been behind metadata.generation for 10 minutes. Check that the operator "
+            "runs, has a leader and watches this namespace.",
         ),
         in_overview(
             "PlatformResourcePaused",
             "info",
-            f"{told('platform_resource_paused', kind)} == 1",
+            f"{state('platform_resource_paused', kind)} == 1",
             "1d",
-            f"{WHO} has been paused for a day",
-            "While it is, nothing is healed, and no certificate is renewed.",
+            f"{RESOURCE} has been paused for a day",
+            "While the resource is paused, the operator does not repair it and does not renew its certificates. "
+            "Unpause the resource if the pause is no longer needed.",
         ),
-        on_its_own(
+        on_own_page(
             "PlatformResourceCertificateEnds",
             "critical",
-            f"{told('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time() "
+            f"{state('platform_resource_certificate_expiry_timestamp_seconds', kind)} - time() "
             "< ${certificateSeconds}",
             "5m",
-            f"A certificate of {WHO} ends soon",
-            "It is good for {{ $value | humanizeDuration }} more; then clients and servers refuse each other.",
+            f"A certificate of {RESOURCE} expires soon",
+            "The certificate expires in {{ $value | humanizeDuration }}. After that TLS connections fail. If the "
+            "operator issues it, check that the resource is not paused or stalled; else renew its Secret.",
         ),
     )
     return Group(f"platform-{operator}-resources", rules)

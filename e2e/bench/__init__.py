@@ -1,1 +1,1 @@
-"""How fast and how small an operator is, against the API server it writes to: `make bench`."""
+"""Benchmarks of the operators: `make bench`."""

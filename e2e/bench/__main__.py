@@ -1,4 +1,4 @@
-"""`make bench`: how fast and how small the memcached operator is. ARGS="--quick" takes a minute."""
+"""Benchmark of the memcached operator: speed, memory and requests. `make bench ARGS=--quick` takes a minute."""
 
 from __future__ import annotations
 
@@ -13,33 +13,36 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from e2e.bench.measures import MIB, Account, Goal, Race, Run, goals, median
-from e2e.bench.rounds import Advance, race, take_account
-from e2e.bench.telling import carry_out, goals_table
+from e2e.bench.output import goals_table, run
+from e2e.bench.trials import Advance, measure_account, race
 from e2e.cluster.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "memcached.json"
 WRITES = 4
-"""Writes of a creation, as far as the bars know before it was measured."""
+"""Estimated writes per creation, for the progress bars."""
 
 
-class Found(NamedTuple):
-    """What a run came to."""
+class Results(NamedTuple):
+    """Results of a benchmark."""
 
     account: Account
     races: list[Race]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure as the arguments say; the exit status."""
+    """Run the benchmark and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.quick:
         options.sizes, options.stages, options.rounds, options.idle = [500], [500, 1000], 1, 10.0
     if max(options.sizes) > max(options.stages):
-        parser.error(f"--sizes {max(options.sizes)}: what is raced was recorded before; give --stages up to it")
+        parser.error(
+            f"--sizes {max(options.sizes)} exceeds --stages {max(options.stages)}: the replayed writes are recorded"
+            " during the stages; increase the last stage"
+        )
     if len(options.stages) < 2 or sorted(set(options.stages)) != options.stages:
-        parser.error("--stages: give two numbers or more, each larger than the one before")
-    return carry_out(
+        parser.error("--stages needs two or more numbers in ascending order")
+    return run(
         lambda console: _measure(console, options),
         goals=lambda found: goals(found.races, found.account),
         show=_show,
@@ -48,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
 
 
-def _measure(console: Console, options: argparse.Namespace) -> Found:
+def _measure(console: Console, options: argparse.Namespace) -> Results:
     races: list[Race] = []
     columns = (
         SpinnerColumn(finished_text="[green]✓"),
@@ -68,23 +71,25 @@ def _measure(console: Console, options: argparse.Namespace) -> Found:
 
         stages = options.stages
         shown = ", ".join(map(str, stages))
-        account, recorded = take_account(
+        account, recorded = measure_account(
             stages,
             workers=options.workers,
             idle=options.idle,
-            advance=bar(f"memory and requests at {shown}; a restart; idle {options.idle:g} s", WRITES * stages[-1]),
+            advance=bar(
+                f"Memory and requests with {shown} resources, restart, {options.idle:g} s idle", WRITES * stages[-1]
+            ),
         )
         for number in range(1, options.rounds + 1):
             for size in options.sizes:
-                text = f"{size} at once, the operator, then bare ({number} of {options.rounds})"
+                text = f"{size} resources at once: operator, then bare client ({number} of {options.rounds})"
                 races.append(race(size, recorded, workers=options.workers, advance=bar(text, 2 * WRITES * size)))
-    return Found(account, races)
+    return Results(account, races)
 
 
-def _show(console: Console, found: Found, held: list[Goal]) -> None:
+def _show(console: Console, found: Results, results: list[Goal]) -> None:
     account, races = found
     console.print()
-    columns = ["at once", "operator", "bare client", "rate", "work", "queue p99", "operator, ms", "bare client, ms"]
+    columns = ["resources", "operator", "bare client", "rate", "CPU", "queue p99", "operator, ms", "bare client, ms"]
     table = Table(*columns, box=None, pad_edge=False)
     for size in sorted({one.size for one in races}):
         several = [one for one in races if one.size == size]
@@ -99,25 +104,28 @@ def _show(console: Console, found: Found, held: list[Goal]) -> None:
             *(f"{run.client / size * 1000:.1f} + {run.server / size * 1000:.1f}" for run in (operator, bare)),
         )
     console.print(table)
-    said = "rate: of the bare client's; work: the same by processor time; ms: a resource's, of client + API server"
-    console.print(said, style="dim")
+    legend = (
+        "rate: relative to the bare client; CPU: the same, by CPU time; "
+        "ms: CPU time per resource, client + API server and etcd"
+    )
+    console.print(legend, style="dim")
     console.print()
-    resident = [f"{value / MIB:.0f} MiB at {count}" for count, value in sorted(account.memory.items())]
+    resident = [f"{value / MIB:.0f} MiB with {count} resources" for count, value in sorted(account.memory.items())]
     console.print(
-        f"resident: {', '.join(resident)}; at most {account.peak / MIB:.0f} MiB; "
-        f"restarted at {account.size}: {account.restarted / MIB:.0f} MiB"
+        f"resident memory: {', '.join(resident)}; peak {account.peak / MIB:.0f} MiB; "
+        f"after a restart with {account.size} resources {account.restarted / MIB:.0f} MiB"
     )
     console.print()
-    console.print(goals_table(held))
+    console.print(goals_table(results))
     if account.idle_calls:
-        console.print(f"asked while idle: {', '.join(account.idle_calls[:10])}")
+        console.print(f"requests while idle: {', '.join(account.idle_calls[:10])}")
 
 
 def _median_run(runs: list[Run]) -> Run:
     return Run(*(median(figure) for figure in zip(*map(astuple, runs), strict=True)))
 
 
-def _figures(found: Found) -> dict[str, Any]:
+def _figures(found: Results) -> dict[str, Any]:
     account, races = found
     return {
         "races": [asdict(one) | {"ratio": one.ratio, "ratio_of_work": one.ratio_of_work} for one in races],
@@ -127,13 +135,27 @@ def _figures(found: Found) -> dict[str, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="500 resources, one round, ten idle seconds")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000], help="resources created at once")
-    parser.add_argument("--stages", type=int, nargs="+", default=[1000, 2000], help="where memory is read")
-    parser.add_argument("--rounds", type=int, default=3, help="races of each size; medians are shown")
-    parser.add_argument("--idle", type=float, default=60.0, help="seconds to watch an operator with nothing to do")
-    parser.add_argument("--workers", type=int, default=0, help="the operator's workers; 0 for its default")
-    parser.add_argument("--output", type=Path, default=RESULT, help="the JSON file")
+    parser.add_argument("--quick", action="store_true", help="500 resources, one round, 10 idle seconds")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[500, 2000],
+        help="numbers of resources created at once (default: 500 2000)",
+    )
+    parser.add_argument(
+        "--stages",
+        type=int,
+        nargs="+",
+        default=[1000, 2000],
+        help="numbers of resources at which memory is measured (default: 1000 2000)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="repetitions per size; the output shows medians (default: 3)"
+    )
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds to observe the idle operator (default: 60)")
+    parser.add_argument("--workers", type=int, default=0, help="workers of the operator; 0 for its default")
+    parser.add_argument("--output", type=Path, default=RESULT, help="JSON file for the results")
     return parser
 
 

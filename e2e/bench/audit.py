@@ -1,4 +1,4 @@
-"""What the operator asked of an API server, as the server's own audit log tells it."""
+"""Requests of the operator, from the audit log of the API server."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ WRITES = ("create", "update", "patch", "delete")
 
 
 class Call(NamedTuple):
-    """One request, answered.
+    """A request with its response.
 
     Attributes:
-        verb: as Kubernetes names it: get, list, watch, create, patch, …
+        verb: Kubernetes verb: get, list, watch, create, patch, …
         uri: path and query.
-        resource: plural, with the subresource behind a slash.
-        name: the object's name; empty for a collection.
-        body: what was sent, if the log was told to keep it.
+        resource: plural name, followed by a slash and the subresource if any.
+        name: name of the object; empty for a collection.
+        body: request body, if the log contains bodies.
         status: HTTP status.
-        began: seconds in Unix time when it was received.
-        ended: when it was answered; a watch, when it began to be.
+        began: time of receipt, in Unix seconds.
+        ended: time of the response, in Unix seconds; for a watch, its start.
     """
 
     verb: str
@@ -40,12 +40,12 @@ class Call(NamedTuple):
 
 
 class Audit:
-    """The requests of one user.
+    """Audit log with the requests of one user.
 
     Args:
-        directory: for the policy and the log.
-        user: whose requests are written down.
-        bodies: whether what was sent is kept too; that costs the server a little.
+        directory: directory for the policy and the log.
+        user: name of the user.
+        bodies: log request bodies too, at a small cost for the API server.
     """
 
     def __init__(self, directory: Path, user: str, *, bodies: bool) -> None:
@@ -64,17 +64,17 @@ class Audit:
 
     @property
     def flags(self) -> Sequence[str]:
-        """What tells an API server to keep the log, in one file however long it gets."""
+        """Flags of the API server that enable the log, without rotation."""
         return (f"--audit-policy-file={self._policy}", f"--audit-log-path={self._log}", "--audit-log-maxsize=100000")
 
-    def news(self) -> list[Call]:
-        """The requests answered since the last time this was asked."""
+    def new_calls(self) -> list[Call]:
+        """Return the requests completed since the previous call of this method."""
         if not self._log.exists():
             return []
         with self._log.open("rb") as log:
             log.seek(self._read)
             lines = log.read().splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):  # half written
+        if lines and not lines[-1].endswith(b"\n"):  # incomplete
             lines.pop()
         self._read += sum(map(len, lines))
         return list(_calls(json.loads(line) for line in lines))
@@ -83,13 +83,13 @@ class Audit:
 def _calls(entries: Iterable[dict[str, Any]]) -> Iterable[Call]:
     for entry in entries:
         if entry["verb"] == "watch" and entry["stage"] == "ResponseComplete":
-            continue  # it was told of when it began
-        about = entry.get("objectRef") or {}
+            continue  # its ResponseStarted entry was counted
+        ref = entry.get("objectRef") or {}
         yield Call(
             verb=entry["verb"],
             uri=entry["requestURI"],
-            resource="/".join(part for part in (about.get("resource"), about.get("subresource")) if part),
-            name=about.get("name", ""),
+            resource="/".join(part for part in (ref.get("resource"), ref.get("subresource")) if part),
+            name=ref.get("name", ""),
             body=entry.get("requestObject"),
             status=(entry.get("responseStatus") or {}).get("code", 0),
             began=_seconds(entry["requestReceivedTimestamp"]),

@@ -1,4 +1,4 @@
-"""A client with nothing around it: it creates the resources, and replays what an operator wrote."""
+"""The bare client: creates resources and replays the recorded writes of an operator without any other work."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Sent(NamedTuple):
     """A request to send.
 
     Attributes:
-        method: of HTTP.
+        method: HTTP method.
         uri: path and query.
-        body: JSON.
-        content_type: how the server should read the body.
+        body: JSON body.
+        content_type: media type of the body.
     """
 
     method: str
@@ -39,7 +39,7 @@ class Sent(NamedTuple):
 
 
 class Bare:
-    """Requests over a fixed number of connections, each sending one after the other."""
+    """HTTP client with a fixed number of connections; each sends one request at a time."""
 
     def __init__(self, session: aiohttp.ClientSession, connections: int) -> None:
         self._session = session
@@ -48,10 +48,12 @@ class Bare:
     @classmethod
     @asynccontextmanager
     async def of(cls, plane: ControlPlane, connections: int, user: Pair | None = None) -> AsyncIterator[Bare]:
-        """A client by certificate, as the operator is one too.
+        """Connect with a client certificate, as the operator does.
 
         Args:
-            user: who it is; None for the administrator.
+            plane: control plane to connect to.
+            connections: number of connections.
+            user: client certificate; None for that of the administrator.
         """
         pair = user or plane.admin
         context = ssl.create_default_context(cafile=str(plane.authority.pair.certificate))
@@ -61,71 +63,75 @@ class Bare:
             yield cls(session, connections)
 
     async def get(self, uri: str) -> Any:
-        async with self._session.get(uri) as answer:
-            answer.raise_for_status()
-            return await answer.json()
+        async with self._session.get(uri) as response:
+            response.raise_for_status()
+            return await response.json()
 
     async def send(
         self, requests: Iterable[Sent], advance: Callable[[int], None] = lambda _: None
     ) -> tuple[float, list[bytes]]:
-        """Send all as fast as the connections take them.
+        """Send requests as fast as the connections allow.
 
         Args:
-            advance: told of each answer.
+            requests: requests to send.
+            advance: called after each response with the number of new responses.
 
         Returns:
-            Seconds from the first request to the last answer, and the answers, in no order.
+            Seconds from the first request to the last response, and the bodies of the responses in any order.
 
         Raises:
-            ClusterError: the server refused one.
+            ClusterError: the server rejected a request.
         """
         waiting = iter(requests)
-        answers: list[bytes] = []
-        refused: Counter[str] = Counter()
+        responses: list[bytes] = []
+        rejected: Counter[str] = Counter()
 
         async def one_connection() -> None:
             for request in waiting:
                 headers = {"Content-Type": request.content_type, "Accept": "application/json"}
                 async with self._session.request(
                     request.method, request.uri, data=request.body, headers=headers
-                ) as answer:
-                    text = await answer.read()
-                if answer.status >= 400:
-                    refused[text.decode()] += 1
-                answers.append(text)
+                ) as response:
+                    text = await response.read()
+                if response.status >= 400:
+                    rejected[text.decode()] += 1
+                responses.append(text)
                 advance(1)
 
         began = time.perf_counter()
         await asyncio.gather(*(one_connection() for _ in range(self._connections)))
         took = time.perf_counter() - began
-        if refused:
-            why, _ = refused.most_common(1)[0]
-            raise ClusterError(f"{refused.total()} requests of the bare client were refused, such as: {why}", "see it")
-        return took, answers
+        if rejected:
+            reason, count = rejected.most_common(1)[0]
+            raise ClusterError(
+                f"the API server rejected {rejected.total()} requests of the bare client, {count} with: {reason}",
+                "fix the request, which e2e/bench/bare.py builds",
+            )
+        return took, responses
 
 
 def replay(write: Call, uids: Mapping[str, str]) -> Sent:
-    """A recorded write as it is sent to another API server, about the same resources.
+    """Return the request that repeats a recorded write on another API server.
 
     Args:
-        write: one that succeeded, with its body.
-        uids: by a resource's UID when it was recorded, its UID now.
+        write: successful write, with its body.
+        uids: current UID of each resource, by its recorded UID.
     """
     body = write.body
     query = parse_qs(urlsplit(write.uri).query)
     if "fieldManager" in query and write.verb == "patch" and "force" not in query:
         content_type = "application/merge-patch+json"
-        # What a status tells of was seen at a version that only the recorded server had.
+        # The resourceVersion is a precondition that only the recorded API server can meet.
         body = {**body, "metadata": {k: v for k, v in body.get("metadata", {}).items() if k != "resourceVersion"}}
     else:
         content_type = "application/apply-patch+yaml" if write.verb == "patch" else "application/json"
-    return Sent(METHODS[write.verb], write.uri, json.dumps(_renewed(body, uids)).encode(), content_type)
+    return Sent(METHODS[write.verb], write.uri, json.dumps(_with_current_uids(body, uids)).encode(), content_type)
 
 
-def _renewed(value: Any, uids: Mapping[str, str]) -> Any:
-    """The same JSON with each recorded UID as it is now."""
+def _with_current_uids(value: Any, uids: Mapping[str, str]) -> Any:
+    """Return the JSON value with each recorded UID replaced by the current one."""
     if isinstance(value, dict):
-        return {key: _renewed(inner, uids) for key, inner in value.items()}
+        return {key: _with_current_uids(inner, uids) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_renewed(inner, uids) for inner in value]
+        return [_with_current_uids(inner, uids) for inner in value]
     return uids[value] if isinstance(value, str) and value in uids else value

@@ -1,4 +1,4 @@
-"""What a run with EtcdClusters came to, and the goals it is held against. Pure."""
+"""Results of the etcd benchmark and their goals. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from e2e.bench.measures import MIB, Goal, median, percentile
 from e2e.scenarios.etcd.linearizability import Operation
 
 RATE = 20.0
-"""MiB a second that snapshots and restores are to reach: with them, 8 GiB, the most that etcd advises, take 7 minutes.
+"""Goal for snapshots and restores, in MiB/s: 8 GiB, the largest size that etcd recommends, then take 7 minutes.
 
-It is no part of etcd's own rate: its gateway gives out JSON at a fifth of what gRPC does, and who reads it cannot help.
+The goal is not relative to etcdctl, because etcd's JSON gateway reaches only a fifth of the rate of gRPC.
 """
 
 
 @dataclass(frozen=True)
 class Growth:
-    """A cluster that came to be, or to have more members.
+    """Creation or scale-up of a cluster.
 
     Attributes:
-        seconds: from the wish to Ready, as its status tells it.
-        own: seconds of each pod that started for it, from its creation to its readiness.
+        seconds: time from the change of the resource to Ready.
+        own: time of each started pod from its creation to its readiness, in seconds.
     """
 
     seconds: float
@@ -31,20 +31,20 @@ class Growth:
 
     @property
     def ratio(self) -> float:
-        """All of it as a multiple of the pods' own time: members join one after the other."""
+        """Total time as a multiple of the sum of the pod starts: members join one after the other."""
         return self.seconds / sum(self.own)
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """A rolling upgrade beside clients that write and read.
+    """Rolling upgrade under load.
 
     Attributes:
-        seconds: from the wish to Ready.
-        failed: operations that did not succeed, however often they were tried again.
-        repeated: attempts that had to be tried again.
-        writes: seconds of each write, its repetitions counted in.
-        pause: the longest time in which no write of any client was answered.
+        seconds: time from the change of the resource to Ready.
+        failed: number of operations that failed despite retries.
+        repeated: number of retried attempts.
+        writes: seconds of each write, including its retries.
+        pause: longest time without an acknowledged write of any client, in seconds.
     """
 
     seconds: float
@@ -55,44 +55,46 @@ class Upgrade:
 
     @property
     def p99(self) -> float:
-        """Seconds within which 99 of 100 writes were answered."""
+        """99th percentile of the write latency, in seconds."""
         return percentile(self.writes, 0.99)
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """The same data once by our program and once by etcd's own, in seconds; each with the start of its process.
+    """Snapshot and restore by the operator's program and by etcd's tools; times include the start of the processes.
 
     Attributes:
-        size: bytes of the snapshot.
-        ours, theirs: of a snapshot.
-        restored, theirs_restored: of making data of it; ours verifies and seals, too.
+        size: size of the snapshot, in bytes.
+        operator: seconds of a snapshot by the operator's program.
+        etcdctl: seconds of a snapshot by etcdctl.
+        restored: seconds of a restore by the operator's program, which also verifies and seals the data.
+        etcdutl_restored: seconds of a restore by etcdutl alone.
     """
 
     size: int
-    ours: float
-    theirs: float
+    operator: float
+    etcdctl: float
     restored: float
-    theirs_restored: float
+    etcdutl_restored: float
 
     def rate(self, seconds: float) -> float:
-        """MiB a second."""
+        """Return the rate in MiB/s for a duration in seconds."""
         return self.size / MIB / seconds
 
     @property
     def snapshot_ratio(self) -> float:
-        """Our rate as a part of etcdctl's."""
-        return self.theirs / self.ours
+        """Rate of the operator's program relative to etcdctl."""
+        return self.etcdctl / self.operator
 
     @property
     def restore_ratio(self) -> float:
-        """Our time as a multiple of etcdutl's alone."""
-        return self.restored / self.theirs_restored
+        """Time of the operator's program as a multiple of etcdutl's."""
+        return self.restored / self.etcdutl_restored
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All of a run; several of what is short."""
+    """Results of a benchmark."""
 
     created: Sequence[Growth]
     grown: Sequence[Growth]
@@ -101,21 +103,21 @@ class Figures:
 
 
 def goals(found: Figures) -> list[Goal]:
-    """The figures against what they should be (medians, where there are several)."""
+    """Return the goals with the measured values (medians of several rounds)."""
     upgrade = found.upgrade
     return [
-        Goal("apply to Ready of 3, of the pods' own starts", median(one.ratio for one in found.created), 1.5),
-        Goal("1 to 3 members, of the new pods' own starts", median(one.ratio for one in found.grown), 1.5),
+        Goal("create 3 members, relative to the pod starts", median(one.ratio for one in found.created), 1.5),
+        Goal("scale from 1 to 3 members, relative to the pod starts", median(one.ratio for one in found.grown), 1.5),
         Goal("upgrade under load: failed operations", upgrade.failed, 0),
-        Goal("upgrade under load: p99 of a write, s", upgrade.p99, 1.0),
-        Goal("upgrade under load: longest pause, s", upgrade.pause, 5.0),
-        Goal("snapshot, MiB/s", median(one.rate(one.ours) for one in found.transfers), RATE, at_least=True),
+        Goal("upgrade under load: p99 write latency, s", upgrade.p99, 1.0),
+        Goal("upgrade under load: longest pause of writes, s", upgrade.pause, 5.0),
+        Goal("snapshot, MiB/s", median(one.rate(one.operator) for one in found.transfers), RATE, at_least=True),
         Goal("restore, MiB/s", median(one.rate(one.restored) for one in found.transfers), RATE, at_least=True),
     ]
 
 
 def figures(found: Figures) -> dict[str, Any]:
-    """All of it as JSON."""
+    """Return the results as JSON."""
     return {
         "created": [_growth(one) for one in found.created],
         "grown": [_growth(one) for one in found.grown],
@@ -131,8 +133,8 @@ def figures(found: Figures) -> dict[str, Any]:
         "transfers": [
             {
                 "size": one.size,
-                "snapshot": {"ours": one.ours, "etcdctl": one.theirs, "ratio": one.snapshot_ratio},
-                "restore": {"ours": one.restored, "etcdutl": one.theirs_restored, "ratio": one.restore_ratio},
+                "snapshot": {"ours": one.operator, "etcdctl": one.etcdctl, "ratio": one.snapshot_ratio},
+                "restore": {"ours": one.restored, "etcdutl": one.etcdutl_restored, "ratio": one.restore_ratio},
             }
             for one in found.transfers
         ],
@@ -144,7 +146,7 @@ def _growth(one: Growth) -> dict[str, Any]:
 
 
 def longest_pause(history: Iterable[Operation], began: float, ended: float) -> float:
-    """The longest time in which no write was answered, of whichever client, between two moments."""
-    answered = sorted(each.returned for each in history if each.write and each.returned is not None)
-    moments = [began, *(moment for moment in answered if began < moment < ended), ended]
+    """Return the longest time between `began` and `ended` without an acknowledged write of any client."""
+    acknowledged = sorted(each.returned for each in history if each.write and each.returned is not None)
+    moments = [began, *(moment for moment in acknowledged if began < moment < ended), ended]
     return max(later - earlier for earlier, later in itertools.pairwise(moments))

@@ -1,4 +1,4 @@
-"""What a run came to: rates, quantiles, and the goals they are held against. Pure."""
+"""Results of the memcached benchmark and their goals; statistics for all benchmarks. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 KIB, MIB = 1024, 1024 * 1024
 
 Buckets = Mapping[float, float]
-"""A histogram as Prometheus counts it: by an upper bound, how many values are not above it."""
+"""Cumulative histogram as in Prometheus: number of values up to each upper bound."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """All writes about resources that were created at once.
+    """All writes for resources that were created at once.
 
     Attributes:
-        seconds: from the first creation to the answer to the last write.
-        client: processor seconds of whoever wrote.
-        server: processor seconds of the API server and its etcd.
+        seconds: time from the first creation to the response to the last write.
+        client: CPU seconds of the client.
+        server: CPU seconds of the API server and its etcd.
     """
 
     seconds: float
@@ -30,11 +30,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Race:
-    """The same writes, once by the operator and once by the bare client, each on a fresh API server.
+    """The same writes by the operator and by the bare client, each on a new API server.
 
     Attributes:
-        size: resources that were created at once.
-        queue_p99: seconds within which 99 of 100 resources came to a worker.
+        size: number of resources created at once.
+        operator: writes by the operator.
+        bare: writes by the bare client.
+        queue_p99: 99th percentile of the time that resources waited for a worker, in seconds.
     """
 
     size: int
@@ -44,28 +46,28 @@ class Race:
 
     @property
     def ratio(self) -> float:
-        """The operator's rate as a part of the bare client's."""
+        """Rate of the operator relative to the bare client."""
         return self.bare.seconds / self.operator.seconds
 
     @property
     def ratio_of_work(self) -> float:
-        """The same by processor time, which tells less of what else the machine does meanwhile."""
+        """The same ratio by CPU time, which depends less on other load of the machine."""
         return (self.bare.client + self.bare.server) / (self.operator.client + self.operator.server)
 
 
 @dataclass(frozen=True)
 class Account:
-    """What one operator cost as its resources became more.
+    """Memory and requests of one operator with a growing number of resources.
 
     Attributes:
-        memory: resident bytes by the number of resources it had taken up.
-        peak: the most resident bytes meanwhile.
-        restarted: resident bytes of one that started with all of them there.
-        writes: its writes until all were done.
-        owned: objects that a resource owns.
-        restart_writes: writes of the one that started with all of them there.
-        idle: seconds in which nothing happened.
-        idle_calls: what it asked meanwhile, as "verb resource"; watches do not count.
+        memory: resident memory in bytes, by number of resources.
+        peak: peak resident memory, in bytes.
+        restarted: resident memory after a restart with all resources, in bytes.
+        writes: number of writes until all resources were ready.
+        owned: number of objects that a resource owns.
+        restart_writes: number of writes after a restart with all resources.
+        idle: duration of the idle phase, in seconds.
+        idle_calls: requests in the idle phase other than watches, as "verb resource".
     """
 
     memory: dict[int, int]
@@ -79,30 +81,30 @@ class Account:
 
     @property
     def size(self) -> int:
-        """Resources in the end."""
+        """Number of resources at the end."""
         return max(self.memory)
 
     @property
     def per_creation(self) -> float:
-        """Writes a resource."""
+        """Writes per resource."""
         return self.writes / self.size
 
     @property
     def per_further(self) -> float:
-        """Bytes that each resource took from the last stage but one to the last."""
+        """Memory per resource between the last two stages, in bytes."""
         before, after = sorted(self.memory)[-2:]
         return (self.memory[after] - self.memory[before]) / (after - before)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure and its bound.
+    """A measured value and its bound.
 
     Attributes:
-        name: what it is, with its unit.
-        value: what was measured.
-        bound: what it may be at most, or at least.
-        at_least: whether the bound is the least.
+        name: name of the value, with its unit.
+        value: measured value.
+        bound: maximum, or minimum if `at_least` is set.
+        at_least: whether `bound` is a minimum.
     """
 
     name: str
@@ -115,31 +117,36 @@ class Goal:
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
     @property
-    def wanted(self) -> str:
+    def target(self) -> str:
         return f"{'≥' if self.at_least else '≤'} {self.bound:g}"
 
 
 def goals(races: Iterable[Race], account: Account) -> list[Goal]:
-    """The figures of a run against what they should be (medians, where there were several races)."""
+    """Return the goals with the measured values (medians of several races)."""
     by_size: dict[int, list[Race]] = {}
     for race in races:
         by_size.setdefault(race.size, []).append(race)
     first = min(by_size)
     found = [
-        Goal(f"rate at {size}, of the bare client's", median(race.ratio for race in several), 0.7, at_least=True)
+        Goal(
+            f"rate with {size} resources, relative to the bare client",
+            median(race.ratio for race in several),
+            0.7,
+            at_least=True,
+        )
         for size, several in sorted(by_size.items())
     ]
     thousand = min(account.memory, key=lambda count: abs(count - 1000))
     reads = [call for call in account.idle_calls if call.split()[0] in ("get", "list")]
     return [
         *found,
-        Goal(f"queue wait at {first}, p99, s", median(race.queue_p99 for race in by_size[first]), 1.0),
-        Goal(f"resident at {thousand}, MiB", account.memory[thousand] / MIB, 100),
-        Goal("each further resource, KiB", account.per_further / KIB, 30),
-        Goal("writes a creation", account.per_creation, account.owned + 2),
-        Goal("writes of a restart", account.restart_writes, 0),
-        Goal(f"idle {account.idle:g} s: writes", len(account.idle_calls) - len(reads), 0),
-        Goal(f"idle {account.idle:g} s: reads but the resync", len(reads), 0),
+        Goal(f"queue wait with {first} resources, p99, s", median(race.queue_p99 for race in by_size[first]), 1.0),
+        Goal(f"resident memory with {thousand} resources, MiB", account.memory[thousand] / MIB, 100),
+        Goal("memory per additional resource, KiB", account.per_further / KIB, 30),
+        Goal("writes per creation", account.per_creation, account.owned + 2),
+        Goal("writes after a restart", account.restart_writes, 0),
+        Goal(f"idle for {account.idle:g} s: writes", len(account.idle_calls) - len(reads), 0),
+        Goal(f"idle for {account.idle:g} s: reads other than resyncs", len(reads), 0),
     ]
 
 
@@ -148,15 +155,15 @@ def median(values: Iterable[float]) -> float:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The least of the values that such a share of them does not exceed; 0 of none."""
+    """Return the smallest value that a share of at least `share` does not exceed; 0 if there are no values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def quantile(buckets: Buckets, part: float) -> float:
-    """The value that this part of all is not above, as Prometheus' histogram_quantile estimates it.
+    """Estimate a quantile of a histogram as Prometheus' `histogram_quantile` does.
 
-    Within a bucket the values are taken to be spread evenly; above the last finite bound nothing is known but it.
+    Values are assumed to be distributed evenly within a bucket. Above the last finite bound, that bound is returned.
     """
     bounds = sorted(buckets)
     rank = part * buckets[bounds[-1]]

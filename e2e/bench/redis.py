@@ -1,8 +1,9 @@
-"""`python -m e2e.bench.redis`: how fast slots move, and clusters come to be and outlive the loss of a master.
+"""Benchmark of the redis operator: slot migration, creation of clusters, and failover.
 
-Three masters hold 300,000 keys of 100 bytes, and a fourth gets its part of them, on servers of their own on loopback,
-once by the operator's engine and once by the servers' own client. The rest needs the local cluster (`make up`). Slow is
-no failure; a write that was acknowledged and is lost is.
+Usage: python -m e2e.bench.redis. Slot migration: three primaries have 300,000 keys of 100 bytes, and a fourth primary
+joins. The operator's migration is compared with `redis-cli --cluster rebalance` (or `valkey-cli`), on servers on the
+loopback interface. The rest needs the local cluster (`make up`). Slow results are no error; a lost acknowledged write
+is.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from e2e.bench.measures import Goal, median
+from e2e.bench.output import goals_table, run
 from e2e.bench.redis_cluster import ClusterBench
 from e2e.bench.redis_measures import Creation, Figures, Loss, Moves, Side, figures, goals, p99
-from e2e.bench.redis_rounds import Bench
-from e2e.bench.telling import carry_out, goals_table
+from e2e.bench.redis_trials import Bench
 from e2e.cluster.paths import REPOSITORY
 from e2e.databases.redis_servers import NEWEST, OLDEST, Redis
 
@@ -28,7 +29,7 @@ RESULT = REPOSITORY / ".bench" / "redis.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure as the arguments say; the exit status."""
+    """Run the benchmark and return the exit code."""
     options = _parser().parse_args(arguments)
     if options.quick:
         options.rounds, options.keys = 1, 30_000
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             created, losses = _on_cluster(console, bench, options)
         return Figures([_measure(console, engine, options) for engine in (OLDEST, NEWEST)], created, losses)
 
-    return carry_out(measure, goals=goals, show=_show, figures=figures, output=options.output)
+    return run(measure, goals=goals, show=_show, figures=figures, output=options.output)
 
 
 def _on_cluster(
@@ -46,27 +47,27 @@ def _on_cluster(
 ) -> tuple[list[Creation], list[Loss]]:
     created = []
     for number in range(1, options.rounds + 1):
-        console.print(f"… three masters with a replica each come to be ({number} of {options.rounds})")
+        console.print(f"… Creating three primaries with a replica each ({number} of {options.rounds})")
         created.append(bench.creation())
-    console.print("… masters fall silent")
+    console.print(f"… Stopping primaries and waiting for the failover ({options.rounds} times)")
     return created, list(bench.losses(options.rounds))
 
 
-def _show(console: Console, found: Figures, held: list[Goal]) -> None:
+def _show(console: Console, found: Figures, results: list[Goal]) -> None:
     console.print()
     console.print(_table(found.moves))
-    console.print(f"\n{_told(found)}")
+    console.print(f"\n{_summary(found)}")
     console.print()
-    console.print(goals_table(held))
+    console.print(goals_table(results))
 
 
-def _told(found: Figures) -> str:
+def _summary(found: Figures) -> str:
     seconds, own = (median(getattr(each, name) for each in found.created) for name in ("seconds", "own"))
     served = median(each.seconds for each in found.losses)
     return (
-        f"3 masters and 3 replicas: {seconds:.1f} s from apply to Ready, the pods' own start {own:.1f} s; "
-        f"a lost master's slots are served again after {served:.1f} s, with a cluster-node-timeout of "
-        f"{found.losses[0].timeout:g} s"
+        f"3 primaries and 3 replicas: {seconds:.1f} s from apply to Ready, pod starts {own:.1f} s. "
+        f"Failover: the slots of a lost primary accept writes again after {served:.1f} s, with a cluster-node-timeout "
+        f"of {found.losses[0].timeout:g} s."
     )
 
 
@@ -78,29 +79,29 @@ def _measure(console: Console, engine: tuple[str, str], options: argparse.Namesp
         Bench.started(cluster, options.keys) as bench,
     ):
         for number in range(1, options.rounds + 1):
-            console.print(f"… {' '.join(engine)}: a fourth master joins three ({number} of {options.rounds})")
-            races.append(bench.race(ours_first=number % 2 == 0))
+            console.print(f"… {' '.join(engine)}: Adding a fourth primary to three ({number} of {options.rounds})")
+            races.append(bench.race(operator_first=number % 2 == 0))
     return Moves(" ".join(engine), options.keys, races)
 
 
 def _table(found: Sequence[Moves]) -> Table:
-    table = Table("", "ours", "their own client", "times as fast", box=None, pad_edge=False)
+    table = Table("", "operator", "redis-cli or valkey-cli", "speedup", box=None, pad_edge=False)
     for moves in found:
-        table.add_row(moves.engine, _shown(moves.ours), _shown(moves.theirs), f"{moves.ratio:.1f}")
+        table.add_row(moves.engine, _shown(moves.operator), _shown(moves.cli), f"{moves.ratio:.1f}")
     return table
 
 
 def _shown(side: Side) -> str:
     errors = sum(side.errors.values())
-    return f"{side.seconds:.2f} s, p99 {p99(side) * 1000:.0f} ms, {errors} errors"
+    return f"{side.seconds:.2f} s, client p99 {p99(side) * 1000:.0f} ms, {errors} client errors"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m e2e.bench.redis", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one round, and 30,000 keys")
-    parser.add_argument("--rounds", type=int, default=3, help="how often it is measured; medians are shown")
-    parser.add_argument("--keys", type=int, default=300_000, help="that the three masters hold")
-    parser.add_argument("--output", type=Path, default=RESULT, help="the JSON file")
+    parser.add_argument("--quick", action="store_true", help="one round, 30,000 keys")
+    parser.add_argument("--rounds", type=int, default=3, help="repetitions; the output shows medians (default: 3)")
+    parser.add_argument("--keys", type=int, default=300_000, help="keys of the three primaries (default: 300000)")
+    parser.add_argument("--output", type=Path, default=RESULT, help="JSON file for the results")
     return parser
 
 

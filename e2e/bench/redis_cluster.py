@@ -1,4 +1,4 @@
-"""What is measured on the local cluster: RedisClusters that come to be, and lose a master."""
+"""Measurements with RedisClusters on the local cluster: creation and failover."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import until
 from operators.redis.slots.hash_slots import key_slot
 
-NODES, MASTERS = 6, 3
+NODES = 6
 
 NODE_TIMEOUT = 5.0
-"""Seconds of silence after which the others take a node for dead: the operator's own cluster-node-timeout."""
+"""cluster-node-timeout that the operator sets, in seconds."""
 
-LOOK = 0.02
-"""Seconds between two tries to write."""
+WRITE_INTERVAL = 0.02
+"""Seconds between two attempts to write."""
 
 ATTEMPT = 0.5
-"""Seconds until a try is given up."""
+"""Timeout of an attempt, in seconds."""
 
-PATIENCE = 60.0
-"""Seconds after which a slot that nobody serves is a failure."""
+FAILOVER_TIMEOUT = 60.0
+"""Time allowed for the failover, in seconds."""
 
 
 class ClusterBench:
@@ -41,45 +41,49 @@ class ClusterBench:
     @classmethod
     @contextmanager
     def on_cluster(cls) -> Iterator[ClusterBench]:
-        """In a namespace of its own, which goes afterwards.
+        """Use a new namespace, which is deleted at the end of the context.
 
         Raises:
-            ClusterError: there is no cluster.
+            ClusterError: no cluster is running.
         """
         with Resources.on_cluster(Cluster, "redisclusters", component="node", ready="readyReplicas") as clusters:
             yield cls(clusters)
 
     def creation(self) -> Creation:
-        """Three masters with a replica each, from apply to Ready; they go afterwards."""
+        """Measure the creation of three primaries with a replica each, from apply to Ready, and delete them."""
         name = f"c-{uuid.uuid4().hex[:6]}"
         with self._clusters.starts(name) as starts:
             began = time.monotonic()
             self._create(name)
             seconds = self._clusters.await_ready(name, NODES) - began
         self._clusters.delete(name)
-        assert len(starts.own) == NODES, f"{len(starts.own)} pods were seen to start, of {NODES}"
+        assert len(starts.own) == NODES, f"observed {len(starts.own)} pod starts, expected {NODES}"
         return Creation(seconds, starts.together)
 
     def losses(self, rounds: int) -> Iterator[Loss]:
-        """A master falls silent; each time, how long nobody takes a write into its slots."""
+        """Stop a primary with SIGSTOP and measure how long its slots accept no writes."""
         name = f"l-{uuid.uuid4().hex[:6]}"
         self._create(name)
         self._clusters.await_ready(name, NODES)
         cluster = Cluster(self._clusters.kubectl, name)
         for _ in range(rounds):
-            master, _ = cluster.shard()
-            node_id = cluster.masters()[master]
+            primary, _ = cluster.shard()
+            node_id = cluster.masters()[primary]
             slots = {slot for slot, owner in cluster.owners().items() if owner == node_id}
             key = next(f"key-{number}" for number in range(10_000) if key_slot(f"key-{number}".encode()) in slots)
             pods = cluster.pods()
-            others = [(pod["status"]["podIP"], PORT) for pod_name, pod in pods.items() if pod_name != master]
-            runtime.signal(pods[master], "redis", "SIGSTOP")
+            others = [(pod["status"]["podIP"], PORT) for pod_name, pod in pods.items() if pod_name != primary]
+            runtime.signal(pods[primary], "redis", "SIGSTOP")
             try:
                 began = time.monotonic()
                 yield Loss(asyncio.run(_served(others, key)) - began, NODE_TIMEOUT)
             finally:
-                runtime.signal(pods[master], "redis", "SIGCONT")
-            until("it is told", lambda: cluster.instances[master]["type"] == "slave", seconds=PATIENCE)  # noqa: B023
+                runtime.signal(pods[primary], "redis", "SIGCONT")
+            until(
+                f"{primary} is a replica in status",
+                lambda: cluster.instances[primary]["type"] == "slave",  # noqa: B023
+                seconds=FAILOVER_TIMEOUT,
+            )
             cluster.await_ready(NODES)
         self._clusters.delete(name)
 
@@ -88,18 +92,18 @@ class ClusterBench:
 
 
 async def _served(addresses: Sequence[Address], key: str) -> float:
-    """The moment at which a write of a key is acknowledged, tried by a new client each time.
+    """Write a key until the write is acknowledged, with a new client per attempt; return the time.
 
     Raises:
-        AssertionError: it never was.
+        AssertionError: no write was acknowledged in time.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + FAILOVER_TIMEOUT
     while time.monotonic() < deadline:
         with suppress(*FAILURES):
             await asyncio.wait_for(_write(addresses, key), ATTEMPT)
             return time.monotonic()
-        await asyncio.sleep(LOOK)
-    raise AssertionError(f"nobody took a write of {key} within {PATIENCE:g} s")
+        await asyncio.sleep(WRITE_INTERVAL)
+    raise AssertionError(f"no node accepted a write of {key} within {FAILOVER_TIMEOUT:g} s")
 
 
 async def _write(addresses: Sequence[Address], key: str) -> None:

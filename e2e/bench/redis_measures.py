@@ -1,4 +1,4 @@
-"""What a run with clusters of Redis and Valkey came to, and the goals it is held against. Pure."""
+"""Results of the redis benchmark and their goals. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from e2e.bench.measures import Goal, median, percentile
 
 @dataclass(frozen=True)
 class Side:
-    """Slots that moved to a master that joined, by one who moves them, beside clients.
+    """Migration of slots to a new primary under load, by the operator or by the command-line client.
 
     Attributes:
-        seconds: until all had moved.
-        slots: how many.
-        waits: seconds of each operation of the clients meanwhile, its repetitions counted in; of some seconds at least.
-        errors: what attempts of theirs were answered, but for success, MOVED and ASK; how often.
+        seconds: duration of the migration.
+        slots: number of migrated slots.
+        waits: seconds of each client operation during the migration, including its retries.
+        errors: number of error replies to clients by error, except `MOVED` and `ASK`.
     """
 
     seconds: float
@@ -28,24 +28,25 @@ class Side:
 
 @dataclass(frozen=True)
 class Race:
-    """The same slots on the same servers, once by the operator's engine and once by the servers' own client."""
+    """The same migration on the same servers, by the operator and by the command-line client."""
 
-    ours: Side
-    theirs: Side
+    operator: Side
+    cli: Side
 
     @property
     def ratio(self) -> float:
-        """How many times as fast ours was."""
-        return self.theirs.seconds / self.ours.seconds
+        """Speedup of the operator over the command-line client."""
+        return self.cli.seconds / self.operator.seconds
 
 
 @dataclass(frozen=True)
 class Moves:
-    """The races with one engine.
+    """All races with one engine.
 
     Attributes:
-        engine: and its version.
-        keys: how many there were.
+        engine: name and version of the engine.
+        keys: number of keys.
+        races: one race per round.
     """
 
     engine: str
@@ -57,22 +58,22 @@ class Moves:
         return median(race.ratio for race in self.races)
 
     @property
-    def ours(self) -> Side:
-        """All rounds of ours together; of the seconds, the median."""
-        return _together([race.ours for race in self.races])
+    def operator(self) -> Side:
+        """Migrations by the operator in all rounds: all operations and errors, median duration."""
+        return _together([race.operator for race in self.races])
 
     @property
-    def theirs(self) -> Side:
-        return _together([race.theirs for race in self.races])
+    def cli(self) -> Side:
+        return _together([race.cli for race in self.races])
 
 
 @dataclass(frozen=True)
 class Creation:
-    """A cluster that came to be.
+    """Creation of a cluster.
 
     Attributes:
-        seconds: from apply to Ready.
-        own: seconds from the creation of its first pod until the last was ready.
+        seconds: time from apply to Ready.
+        own: seconds from the creation of the first pod to the readiness of the last.
     """
 
     seconds: float
@@ -80,17 +81,17 @@ class Creation:
 
     @property
     def ratio(self) -> float:
-        """All of it as a multiple of the pods' own time."""
+        """Total time as a multiple of the pods' time."""
         return self.seconds / self.own
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A master that fell silent.
+    """Loss of a primary.
 
     Attributes:
-        seconds: until a write into one of its slots was acknowledged.
-        timeout: seconds of silence after which the others take a node for dead.
+        seconds: time until a write to one of its slots was acknowledged.
+        timeout: cluster-node-timeout, in seconds.
     """
 
     seconds: float
@@ -103,7 +104,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured: on loopback, and on the cluster."""
+    """Results of a benchmark."""
 
     moves: Sequence[Moves]
     created: Sequence[Creation]
@@ -111,24 +112,28 @@ class Figures:
 
 
 def goals(found: Figures) -> list[Goal]:
-    """The figures against what they should be."""
+    """Return the goals with the measured values."""
     created, lost = (median(each.ratio for each in some) for some in (found.created, found.losses))
-    held = [
-        Goal("apply to Ready of 3 masters and 3 replicas, of the pods' own", created, 1.5),
-        Goal("a lost master's slots are served again, of cluster-node-timeout", lost, 2.0),
+    results = [
+        Goal("create 3 primaries and 3 replicas, relative to the pod starts", created, 1.5),
+        Goal("failover, relative to cluster-node-timeout", lost, 2.0),
     ]
     for moves in found.moves:
-        ours, theirs = moves.ours, moves.theirs
-        held += [
-            Goal(f"{moves.engine}: a fourth master joins, times as fast", moves.ratio, 4.0, at_least=True),
-            Goal(f"{moves.engine}: clients' errors meanwhile", sum(ours.errors.values()), 0),
-            Goal(f"{moves.engine}: clients' p99 meanwhile, of theirs", p99(ours) / max(p99(theirs), 1e-9), 1.0),
+        operator, cli = moves.operator, moves.cli
+        results += [
+            Goal(f"{moves.engine}: add a fourth primary, speedup over the CLI", moves.ratio, 4.0, at_least=True),
+            Goal(f"{moves.engine}: client errors during the migration", sum(operator.errors.values()), 0),
+            Goal(
+                f"{moves.engine}: client p99 during the migration, relative to the CLI",
+                p99(operator) / max(p99(cli), 1e-9),
+                1.0,
+            ),
         ]
-    return held
+    return results
 
 
 def figures(found: Figures) -> dict[str, Any]:
-    """All of it as JSON."""
+    """Return the results as JSON."""
     return {
         "created": [asdict(each) for each in found.created],
         "losses": [asdict(each) for each in found.losses],
@@ -137,7 +142,7 @@ def figures(found: Figures) -> dict[str, Any]:
                 "engine": moves.engine,
                 "keys": moves.keys,
                 "ratio": moves.ratio,
-                "races": [{"ours": _side(race.ours), "theirs": _side(race.theirs)} for race in moves.races],
+                "races": [{"ours": _side(race.operator), "theirs": _side(race.cli)} for race in moves.races],
             }
             for moves in found.moves
         ],
@@ -145,15 +150,15 @@ def figures(found: Figures) -> dict[str, Any]:
 
 
 def p99(side: Side) -> float:
-    """Seconds within which 99 of 100 operations were answered."""
+    """Return the 99th percentile of the latency of client operations, in seconds."""
     return percentile(side.waits, 0.99)
 
 
 def _together(sides: Sequence[Side]) -> Side:
     errors: dict[str, int] = {}
     for side in sides:
-        for said, count in side.errors.items():
-            errors[said] = errors.get(said, 0) + count
+        for error, count in side.errors.items():
+            errors[error] = errors.get(error, 0) + count
     waits = [wait for side in sides for wait in side.waits]
     return Side(median(side.seconds for side in sides), sides[0].slots, waits, errors)
 

@@ -1,7 +1,7 @@
-"""The operator's engine, alone in a process as it is in the operator: `python -m e2e.bench.redis_mover`.
+"""The operator's slot migration in a separate process: `python -m e2e.bench.redis_mover`.
 
-It is told on its standard input where nodes are, as JSON, and that it may begin, by an empty line; then it plans and
-moves until every master has its part, as the operator does, and says how long that took.
+It reads the endpoints of the nodes from standard input as JSON, and starts at an empty line. It plans and migrates
+slots as the operator does until they are balanced, and prints the duration in seconds.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import balanced, remaining
 
 
-async def run(nodes: dict[str, Endpoint], masters: list[str]) -> float:
-    """Seconds until the masters have their part; what fails is tried again, as the operator does."""
+async def run(nodes: dict[str, Endpoint], primaries: list[str]) -> float:
+    """Balance the slots among the primaries, with retries; return the duration in seconds."""
     began = time.monotonic()
-    moves = balanced(await _owned(nodes), masters)
+    moves = balanced(await _owned(nodes), primaries)
     while moves := remaining(moves, await _owned(nodes)):
         try:
             await execute(connect, MoveSlots(Access(), moves, nodes))
@@ -47,11 +47,11 @@ async def _owned(nodes: dict[str, Endpoint]) -> dict[str, Slots]:
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.readline())
-    nodes = {node_id: Endpoint(name, "127.0.0.1", name, port, node_id) for node_id, name, port in told["nodes"]}
+    task = json.loads(sys.stdin.readline())
+    nodes = {node_id: Endpoint(name, "127.0.0.1", name, port, node_id) for node_id, name, port in task["nodes"]}
     print("ready", flush=True)
     sys.stdin.readline()
-    print(asyncio.run(run(nodes, told["masters"])), flush=True)
+    print(asyncio.run(run(nodes, task["primaries"])), flush=True)
 
 
 if __name__ == "__main__":

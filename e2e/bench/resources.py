@@ -1,4 +1,4 @@
-"""Resources of one kind that a bench makes on the local cluster: how long they take, and how long their pods do."""
+"""Custom resources of a benchmark on the local cluster, with the times of their pods."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ from e2e.scenarios.support.commands import Kubectl
 from e2e.scenarios.support.load import watched
 from e2e.scenarios.support.resource import Resource, conditions
 
-LOOK = 0.02
-"""Seconds between two looks at a status."""
+POLL_INTERVAL_SECONDS = 0.02
+"""Interval between two reads of a status."""
 
-PATIENCE = 300.0
-"""Seconds after which what does not come is a failure."""
+READY_TIMEOUT_SECONDS = 300.0
+"""Time allowed for a resource to become Ready."""
 
 
 @dataclass
 class Starts:
-    """When pods were created and when they were ready, by the arrival of what a watch tells.
+    """Times at which pods were created and became ready, by the arrival of watch events.
 
     Attributes:
-        created, ready: seconds of one clock, by the pod's UID.
+        created: time of the first event in seconds of a monotonic clock, by UID of the pod.
+        ready: time of the first event with the condition Ready, by UID of the pod.
     """
 
     created: dict[str, float] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
 
-    def see(self, uid: str, conditions: Mapping[str, str], now: float) -> None:
-        """A pod as it is told now; what was before is not told again.
+    def record(self, uid: str, conditions: Mapping[str, str], now: float) -> None:
+        """Record an event of a pod.
 
         Args:
-            conditions: the status of each of its conditions.
+            uid: UID of the pod.
+            conditions: status of each condition of the pod.
+            now: time of the event.
         """
         self.created.setdefault(uid, now)
         if conditions.get("Ready") == "True":
@@ -49,25 +52,26 @@ class Starts:
 
     @property
     def own(self) -> list[float]:
-        """Seconds that each pod took that became ready, in the order of their creation."""
+        """Seconds from creation to readiness of each pod that became ready, in order of creation."""
         found = sorted(self.ready, key=self.created.__getitem__)
         return [self.ready[uid] - self.created[uid] for uid in found]
 
     @property
     def together(self) -> float:
-        """Seconds from the creation of the first to the readiness of the last."""
+        """Seconds from the creation of the first pod to the readiness of the last."""
         return max(self.ready.values()) - min(self.created.values())
 
 
 class Resources:
-    """Resources of a kind, in a namespace of the local cluster.
+    """Resources of one kind in a namespace of the local cluster.
 
     Args:
-        environment: with KUBECONFIG.
-        kind: whose manifests are made.
-        plural: its name in paths of the API.
-        component: label of its pods.
-        ready: field of the status that counts those that are.
+        kubectl: kubectl in the namespace.
+        environment: environment variables, with KUBECONFIG.
+        kind: kind of the resources.
+        plural: plural name of the kind in API paths.
+        component: component label of the pods.
+        ready: status field with the number of ready pods.
     """
 
     def __init__(
@@ -91,14 +95,14 @@ class Resources:
     @classmethod
     @contextmanager
     def on_cluster(cls, kind: type[Resource], plural: str, *, component: str, ready: str) -> Iterator[Resources]:
-        """In a namespace of its own, which goes afterwards.
+        """Use a new namespace, which is deleted at the end of the context.
 
         Raises:
-            ClusterError: there is no cluster.
+            ClusterError: no cluster is running.
         """
         kubeconfig = os.environ.get("KUBECONFIG") or str(KUBECONFIG)
         if not Path(kubeconfig).exists():
-            raise ClusterError(f"there is no cluster: {kubeconfig} does not exist", "make up")
+            raise ClusterError(f"no cluster is running: {kubeconfig} does not exist", "make up")
         environment = {**os.environ, "KUBECONFIG": kubeconfig}
         kubectl = Kubectl(f"bench-{uuid.uuid4().hex[:8]}", environment)
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -110,24 +114,24 @@ class Resources:
             kubectl("delete", "namespace", kubectl.namespace, "--wait=false", "--ignore-not-found")
 
     def create(self, name: str, **spec: Any) -> None:
-        """Make one, and wait for nothing."""
+        """Create a resource without waiting."""
         self._resources.create_namespaced_custom_object(**self._where, body=self._kind.manifest(name, **spec))
 
     def change(self, name: str, **spec: Any) -> None:
-        """Change fields of its spec, and wait for nothing."""
+        """Change fields of the spec without waiting."""
         self._resources.patch_namespaced_custom_object(**self._where, name=name, body={"spec": spec})
 
     def delete(self, name: str) -> None:
-        """Have it go."""
+        """Delete a resource without waiting."""
         self._resources.delete_namespaced_custom_object(**self._where, name=name)
 
     def await_ready(self, name: str, size: int) -> float:
-        """The moment at which it says that its current spec is reality, with so many that are ready.
+        """Wait until a resource reports Ready for its current generation with `size` ready pods; return the time.
 
         Raises:
-            AssertionError: it did not come.
+            AssertionError: the resource was not Ready in time.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         found: dict[str, Any] = {}
         while time.monotonic() < deadline:
             found = self._resources.get_namespaced_custom_object(**self._where, name=name)
@@ -135,24 +139,26 @@ class Resources:
             is_current = status.get("observedGeneration") == found["metadata"]["generation"]
             if is_current and conditions(found).get("Ready") == "True" and status.get(self._ready) == size:
                 return now
-            time.sleep(LOOK)
-        raise AssertionError(f"{name}: not Ready with {size} within {PATIENCE:g} s: {found.get('status')}")
+            time.sleep(POLL_INTERVAL_SECONDS)
+        raise AssertionError(
+            f"{name} was not Ready with {size} pods within {READY_TIMEOUT_SECONDS:g} s; status: {found.get('status')}"
+        )
 
     @contextmanager
     def starts(self, name: str) -> Iterator[Starts]:
-        """When the pods of a resource start within the block; those that are there already do not count."""
+        """Record the starts of a resource's pods until the end of the context, except of pods that exist already."""
         starts, begun = Starts(), time.monotonic()
         labels = f"app.kubernetes.io/instance={name},app.kubernetes.io/component={self._component}"
         listed = self._core.list_namespaced_pod(self.kubectl.namespace, label_selector=labels)
         before = {pod.metadata.uid for pod in listed.items}
         version = listed.metadata.resource_version
 
-        def see(_: str, pod: Any) -> None:
+        def record(_: str, pod: Any) -> None:
             if pod.metadata.uid not in before:
                 found = {condition.type: condition.status for condition in pod.status.conditions or ()}
-                starts.see(pod.metadata.uid, found, time.monotonic() - begun)
+                starts.record(pod.metadata.uid, found, time.monotonic() - begun)
 
         listing = self._core.list_namespaced_pod
-        with watched(listing, see, self.kubectl.namespace, label_selector=labels, resource_version=version):
+        with watched(listing, record, self.kubectl.namespace, label_selector=labels, resource_version=version):
             yield starts
-            time.sleep(0.5)  # what is on its way
+            time.sleep(0.5)  # for events that have not arrived yet

@@ -1,4 +1,4 @@
-"""The operator as it runs in production: a process of its own, known by its metrics and its memory."""
+"""The operator under test, as a separate process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ QUEUE_WAIT = re.compile(r'^workqueue_queue_duration_seconds_bucket\{.*le="([^"]+
 
 
 class Subject:
-    """An operator that runs.
+    """A running operator.
 
     Attributes:
-        process: its process.
+        process: process of the operator.
     """
 
     def __init__(self, process: Process, metrics: str) -> None:
@@ -35,10 +35,12 @@ class Subject:
     @classmethod
     @contextmanager
     def running(cls, plane: ControlPlane, directory: Path, workers: int) -> Iterator[Subject]:
-        """Start it, and wait until its cache is filled; it ends as a pod does.
+        """Start the operator and wait until it is ready; stop it with SIGTERM at the end of the context.
 
         Args:
-            workers: resources it handles at once; 0 for its default.
+            plane: control plane that the operator connects to.
+            directory: directory for its log.
+            workers: number of workers; 0 for the default.
         """
         metrics, probes = (f"127.0.0.1:{port}" for port in free_ports(2))
         command = [
@@ -59,20 +61,20 @@ class Subject:
             processes.stop([process], grace=15)
 
     def memory(self) -> int:
-        """Its resident memory, in bytes."""
+        """Return the resident memory, in bytes."""
         return self._status("VmRSS")
 
     def peak_memory(self) -> int:
-        """The most resident memory it ever had, in bytes."""
+        """Return the peak resident memory, in bytes."""
         return self._status("VmHWM")
 
     def queue_wait(self) -> Buckets:
-        """How long resources have waited for a worker: by a bound in seconds, how many waited no longer."""
+        """Return the histogram of the time that resources waited for a worker, in seconds."""
         return {float(bound): float(count) for bound, count in QUEUE_WAIT.findall(self._scrape())}
 
     def _scrape(self) -> str:
         text = _get(self._metrics)
-        assert text is not None, "the operator shows no metrics"
+        assert text is not None, "the operator does not serve metrics"
         return text
 
     def _status(self, field: str) -> int:
@@ -84,8 +86,8 @@ class Subject:
 
 def _get(url: str) -> str | None:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            text: str = answer.read().decode()
+        with urllib.request.urlopen(url, timeout=5) as response:
+            text: str = response.read().decode()
             return text
     except (urllib.error.URLError, OSError):
         return None

@@ -1,1 +1,1 @@
-"""A real Kubernetes cluster on one Debian machine, from package registries alone (README.md says how)."""
+"""A real Kubernetes cluster on one Debian machine, built from package registries only (see README.md)."""

@@ -1,4 +1,4 @@
-"""The commands of the local cluster: python -m e2e.cluster up | down | status | kubeconfig | image | binary."""
+"""Command line of the local cluster: python -m e2e.cluster up | down | status | kubeconfig | image | binary."""
 
 import argparse
 import os
@@ -18,11 +18,11 @@ from e2e.cluster.paths import KUBECONFIG
 from e2e.cluster.record import Record, changing
 from e2e.cluster.targets import Target
 
-MOST_NODES = 5
+MAX_NODES = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; a failure says what is wrong and what mends it."""
+    """Run one command and return its exit code; an error names the problem and its fix."""
     options = _parser().parse_args(arguments)
     try:
         options.command(options)
@@ -30,137 +30,145 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\nerror: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped; `make up` goes on from here, `make down` removes what is there", file=sys.stderr)
+        print("\ninterrupted; `make up` continues, `make down` removes what was created", file=sys.stderr)
         return 130
     return 0
 
 
 def up(options: argparse.Namespace) -> None:
-    """A cluster, the platform and the samples, in order; what is there already stays."""
-    if not 1 <= options.nodes <= MOST_NODES:
-        raise ClusterError(f"NODES={options.nodes}: a cluster has 1 to {MOST_NODES} nodes", "make up NODES=2")
+    """Start a cluster, install the platform and apply the samples; existing parts are kept."""
+    if not 1 <= options.nodes <= MAX_NODES:
+        raise ClusterError(f"NODES={options.nodes} is out of range: 1 to {MAX_NODES} nodes", "make up NODES=2")
     began = time.monotonic()
     steps = Steps()
-    with changing(), steps.shown(), _aside() as aside:
+    with changing(), steps.shown(), _background_worker() as background:
         local_runs = Cluster.running() is not None
         choice = targets.choose(options.cluster, local_runs=local_runs, kind_can_pull=targets.kind_can_pull)
         operator_images = {name: images.operator_image(name) for name in release.operators()}
         if choice == "local":
-            target = _start_local(options.nodes, steps, aside, [*operator_images.values(), *images.operand_images()])
+            target = _start_local(
+                options.nodes, steps, background, [*operator_images.values(), *images.operand_images()]
+            )
         elif choice == "kind":
-            with steps.step("start kind's cluster"):
+            with steps.step(f"Start a kind cluster with {options.nodes} worker{'s' * (options.nodes > 1)}"):
                 target = targets.start_kind(options.nodes)
         else:
             target = targets.current()
         tags = _tags(target, operator_images, options.image, steps)
-        with steps.step("install the platform (helm)"):
+        with steps.step("Install the operators (Helm release platform)"):
             release.install(target.kubeconfig, tags)
-        with steps.step("apply the samples and wait until they are Ready"):
-            release.apply_samples(target.kubeconfig, steps.say)
-    _say_what_next(steps, target, time.monotonic() - began)
+        with steps.step("Apply the samples and wait until they are Ready"):
+            release.apply_samples(target.kubeconfig, steps.write)
+    _print_summary(steps, target, time.monotonic() - began)
 
 
 @contextmanager
-def _aside() -> Iterator[ThreadPoolExecutor]:
-    """A thread for work beside the main line; when that fails, what has not begun there is dropped."""
-    aside = ThreadPoolExecutor(1)
+def _background_worker() -> Iterator[ThreadPoolExecutor]:
+    """Run work in a background thread; when the main thread fails, work that has not started is cancelled."""
+    background = ThreadPoolExecutor(1)
     try:
-        yield aside
+        yield background
     finally:
-        aside.shutdown(cancel_futures=True)
+        background.shutdown(cancel_futures=True)
 
 
-def _start_local(nodes: int, steps: Steps, aside: ThreadPoolExecutor, wanted: list[images.Image]) -> Target:
-    """Start this machine's cluster while its images are built aside, and load them."""
-    cluster.make_room(nodes, steps)
+def _start_local(nodes: int, steps: Steps, background: ThreadPoolExecutor, required: list[images.Image]) -> Target:
+    """Start the local cluster while a background thread builds its images, then load the images."""
+    cluster.prepare(nodes, steps)
 
     def build(image: images.Image) -> Path:
         if image.archive.exists():
             return image.archive
-        with steps.step(f"build the image {image.tag}"):
+        with steps.step(f"Build image {image.tag}"):
             return images.build(image)
 
-    building = [aside.submit(build, image) for image in wanted]
+    building = [background.submit(build, image) for image in required]
     for program in binaries.ALL:
         if not binaries.is_built(program):
-            with steps.step(f"build {', '.join(program.names)}"):
+            with steps.step(f"Build {', '.join(program.names)} from source"):
                 binaries.build(program)
     running = cluster.start(nodes, steps)
     archives = [future.result() for future in building]
-    with steps.step("load the images into the nodes"):
+    with steps.step(f"Load {len(archives)} images into {nodes} node{'s' * (nodes > 1)}"):
         running.load_images(archives)
     return Target("local", running.kubeconfig)
 
 
 def _tags(target: Target, operator_images: dict[str, images.Image], given: str | None, steps: Steps) -> dict[str, str]:
-    """The name of each operator's image on the cluster, brought there now if it takes them from this machine."""
+    """Return the image of each operator; build and load the images if the cluster gets them from this machine."""
     if given:
         return dict.fromkeys(operator_images, given)
     if target.name == "current":
         raise ClusterError(
-            "CLUSTER=current: its nodes must be able to pull the operator's image, and none is named",
+            "CLUSTER=current needs IMG: the nodes must be able to pull the operator's image",
             "make docker-build docker-push IMG=…, then make up CLUSTER=current IMG=… (one operator)",
         )
     if target.load:
         for image in operator_images.values():
-            with steps.step(f"build the image {image.tag} and load it"):
+            with steps.step(f"Build image {image.tag} and load it into the nodes"):
                 target.load(image)
     return {name: image.tag for name, image in operator_images.items()}
 
 
-def _say_what_next(steps: Steps, target: Target, total: float) -> None:
+def _print_summary(steps: Steps, target: Target, total: float) -> None:
     steps.table(
-        f"\nUp in {total:.0f} s ({target.name} cluster)",
+        f"\nThe {target.name} cluster is up (took {total:.0f} s)",
         ["step", "seconds"],
         [[name, f"{took:.1f}"] for name, took in steps.times if took >= 0.1],
     )
-    steps.say(f"""
+    steps.write(f"""
 Next:
   export KUBECONFIG={target.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")}
-  kubectl get platform                        # kubectl: .venv/bin/kubectl, if you have none
-  kubectl describe platform                   # conditions and events tell the story
+  kubectl get platform                        # every resource of the operators (.venv/bin/kubectl works too)
+  kubectl describe platform                   # conditions and events explain the current state
   kubectl scale memcached/<name> --replicas=3
   make status, make test-e2e, make down""")
 
 
 def down(_: argparse.Namespace) -> None:
-    """Take down this machine's cluster and kind's of our name, and say if anything stayed."""
+    """Remove the local cluster and the kind cluster `platform`, and report leftovers."""
     with changing():
         record = Record.load()
         targets.stop_kind()
         if not teardown.take_down():
-            print("no cluster here")
+            print("No local cluster is running.")
             return
         left = snapshot.differences(record.before, snapshot.take()) if record and record.before else []
-        ours = [line for line in left if ": new: " in line and teardown.is_ours(line)]
-        if ours:
-            raise ClusterError("taken down, but left behind:\n  " + "\n  ".join(ours), "remove it by hand, and tell us")
-        print("the cluster is gone; binaries and images stay in the cache")
+        leftovers = [line for line in left if ": new: " in line and teardown.belongs_to_cluster(line)]
+        if leftovers:
+            raise ClusterError(
+                "the cluster was removed, but these parts of it remain:\n  " + "\n  ".join(leftovers),
+                "remove them by hand and report a bug",
+            )
+        print("The cluster was removed. Binaries and images stay in the cache.")
 
 
 def status(_: argparse.Namespace) -> None:
-    """What is up."""
+    """Show the nodes, the pods and the resources of the operators."""
     record = Record.load()
     if record and Cluster.running() is None:
         dead = [process for process in record.processes if not process.alive]
-        names = ", ".join(f"{process.name} (see {process.log})" for process in dead) or "it did not come up whole"
-        raise ClusterError(f"the local cluster is broken: {names}", "make up starts it anew")
+        names = ", ".join(f"{process.name} exited (log: {process.log})" for process in dead)
+        raise ClusterError(
+            f"the local cluster is broken: {names or 'it did not finish starting'}",
+            "make up (removes this cluster and starts a new one)",
+        )
     config = _kubeconfig_path()
     if config is None and not os.environ.get("KUBECONFIG"):
-        raise ClusterError("no cluster of this clone is up, and KUBECONFIG names no other", "make up")
-    print(f"kubeconfig {config or 'as kubectl finds it'}\n")
-    for wanted in ("nodes", "pods --all-namespaces", "platform --all-namespaces"):
+        raise ClusterError("no cluster of this clone is running, and KUBECONFIG is not set", "make up")
+    print(f"kubeconfig: {config or os.environ['KUBECONFIG']}\n")
+    for resources in ("nodes", "pods --all-namespaces", "platform --all-namespaces"):
         try:
-            print(kubectl("get", *wanted.split(), "--output=wide", kubeconfig=config))
+            print(kubectl("get", *resources.split(), "--output=wide", kubeconfig=config))
         except ClusterError as error:
-            print(f"{wanted}: {error.what}\n")
+            print(f"{resources}: {error.what}\n")
 
 
 def kubeconfig(_: argparse.Namespace) -> None:
     """Print the path of the kubeconfig of this clone's cluster."""
     path = _kubeconfig_path()
     if path is None:
-        raise ClusterError("no cluster of this clone is up", "make up")
+        raise ClusterError("no cluster of this clone is running", "make up")
     print(path)
 
 
@@ -172,7 +180,7 @@ def _kubeconfig_path() -> Path | None:
 
 
 def image(options: argparse.Namespace) -> None:
-    """Build or push an operator's image where there is no docker; a local cluster that runs gets what was built."""
+    """Build or push an operator's image with buildah; a built image is loaded into a running local cluster."""
     if options.action == "push":
         images.push(options.names[-1])
         return
@@ -181,29 +189,35 @@ def image(options: argparse.Namespace) -> None:
     running = Cluster.running()
     if running:
         running.load_images([archive])
-    print(f"{tag}: {archive}{', loaded into the cluster' if running else ''}")
+    print(f"{tag}: built as {archive}{', loaded into the local cluster' if running else ''}")
 
 
 def binary(options: argparse.Namespace) -> None:
-    """Print the path of one of the cluster's programs, built first if need be."""
+    """Print the path of one of the cluster's programs; build it if the cache lacks it."""
     print(binaries.find(options.name))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    starting = commands.add_parser("up", help="a cluster with the platform and the samples")
-    starting.add_argument("--cluster", default="auto", help=" | ".join(targets.CHOICES))
-    starting.add_argument("--nodes", type=int, default=2, help=f"nodes, 1 to {MOST_NODES}")
-    starting.add_argument("--image", help="the operator's image, instead of building it")
+    starting = commands.add_parser("up", help="start a cluster, install the platform and apply the samples")
+    starting.add_argument(
+        "--cluster", default="auto", help=f"cluster to use: {' | '.join(targets.CHOICES)} (default: auto)"
+    )
+    starting.add_argument("--nodes", type=int, default=2, help=f"number of nodes, 1 to {MAX_NODES} (default: 2)")
+    starting.add_argument("--image", help="operator image to install instead of building one")
     starting.set_defaults(command=up)
-    for name, command in (("down", down), ("status", status), ("kubeconfig", kubeconfig)):
-        commands.add_parser(name, help=(command.__doc__ or "").partition("\n")[0]).set_defaults(command=command)
-    building = commands.add_parser("image", help="build OPERATOR TAG | push TAG, by buildah")
+    for command, text in (
+        (down, "remove the local cluster and report leftovers"),
+        (status, "show the nodes, the pods and the resources of the operators"),
+        (kubeconfig, "print the path of the cluster's kubeconfig"),
+    ):
+        commands.add_parser(command.__name__, help=text).set_defaults(command=command)
+    building = commands.add_parser("image", help="build OPERATOR TAG | push TAG, with buildah")
     building.add_argument("action", choices=("build", "push"))
     building.add_argument("names", nargs="+", metavar="OPERATOR TAG | TAG")
     building.set_defaults(command=image)
-    finding = commands.add_parser("binary", help="print the path of a program of the cluster")
+    finding = commands.add_parser("binary", help="print the path of a program, such as helm or etcd")
     finding.add_argument("name", choices=sorted(name for program in binaries.ALL for name in program.names))
     finding.set_defaults(command=binary)
     return parser

@@ -1,7 +1,7 @@
-"""The programs of the cluster, built from the Go modules under go/ once per machine.
+"""Programs of the cluster, built once per machine from the Go modules under go/.
 
-A build is keyed by a hash of what it is made from (go.mod, go.sum, main.go and the flags), so any clone of the same
-sources finds it, and it appears in the cache by one rename: an interrupted build leaves nothing half.
+A build is keyed by a hash of its sources (go.mod, go.sum, main.go and the flags), so every clone of the same sources
+shares it. It enters the cache with one rename, so an interrupted build leaves no partial result.
 """
 
 import fcntl
@@ -24,16 +24,16 @@ GO = Path(__file__).parent / "go"
 
 @dataclass(frozen=True)
 class Program:
-    """One build: a directory under go/, the package to build there, and the names the result is called by.
+    """One build: a directory under go/, the package to build there, and the names of the resulting programs.
 
-    Several packages, with blanks between them, become a file each, named in their order.
+    `package` may list several packages, separated by blanks; each becomes one file, named in the same order.
     """
 
     module: str
     package: str
     names: tuple[str, ...]
     version_flag: str = ""
-    """A linker flag with {version}, {major} and {minor} of the module's main requirement."""
+    """Linker flags; {version}, {major} and {minor} are those of the module's main requirement."""
 
 
 KUBERNETES = Program(
@@ -62,16 +62,16 @@ ETCD = {
     "3.5.21": Program(module="etcd-3.5.21", package=_ETCD, names=("etcd", "etcdutl", "etcdctl")),
     "3.4.13": Program(module="etcd-3.4", package=_ETCD_3_4, names=("etcd", "etcdctl")),
 }
-"""The newest of each minor version; 3.5.21, too old for an upgrade to 3.6; 3.4.13, which the seed's manifest names."""
+"""Latest patch of each minor version; 3.5.21, which is too old to upgrade to 3.6; 3.4.13, from the seed's manifest."""
 
 
 def is_built(program: Program) -> bool:
-    """Whether the cache has it."""
+    """Return whether the cache contains a program."""
     return place(program).exists()
 
 
 def build(program: Program) -> Path:
-    """The directory of a program's binaries, built now if the cache lacks it.
+    """Return the directory of a program's binaries; build it if the cache lacks it.
 
     Raises:
         ClusterError: Go is missing, or the build failed.
@@ -81,10 +81,10 @@ def build(program: Program) -> Path:
         return built
     if shutil.which("go") is None:
         raise ClusterError(
-            f"{program.module} must be built, but Go is not on the PATH",
-            "install Go 1.26 or newer (Debian's older golang-go fetches the right one by itself)",
+            f"cannot build {program.module}: Go is not on the PATH",
+            "install Go 1.26 or newer (Debian's older golang-go downloads the right version)",
         )
-    # One at a time: Go takes all cores by itself.
+    # One build at a time: a Go build uses all cores.
     with locked("go"), locked(built.name), tempfile.TemporaryDirectory(dir=built.parent) as scratch:
         if not built.exists():
             _go_build(program, Path(scratch))
@@ -95,14 +95,14 @@ def build(program: Program) -> Path:
 
 
 def find(name: str) -> Path:
-    """The path of one binary by its name, e.g. ``kube-apiserver`` or ``helm``."""
+    """Return the path of a binary such as ``kube-apiserver`` or ``helm``; build it if the cache lacks it."""
     program = next(program for program in ALL if name in program.names)
     return build(program) / name
 
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold a lock in the cache: two test runs that need the same thing make it once."""
+    """Hold a lock in the cache, so that two test runs that need the same file build it once."""
     (CACHE / "bin").mkdir(parents=True, exist_ok=True)
     with (CACHE / "bin" / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -122,7 +122,7 @@ def _go_build(program: Program, directory: Path) -> None:
         env={**os.environ, "CGO_ENABLED": "0"},  # static: runs FROM scratch, and needs no C compiler
         log=CACHE / "bin" / f"{program.module}.log",
         timeout=3600,
-        mend="the Go module proxy must be reachable and the disk hold 5 GB; then run it again, it goes on where it was",
+        fix="check that the Go module proxy is reachable and 5 GB of disk are free, then run it again; it resumes",
     )  # fmt: skip
     if len(packages) > 1:
         for package, name in zip(packages, program.names, strict=True):
@@ -142,7 +142,7 @@ def place(program: Program) -> Path:
 
 
 def _version(program: Program) -> str:
-    """The version of the module the program comes from, as its go.mod requires it."""
-    wanted = "k8s.io/kubernetes" if program is KUBERNETES else program.package.partition("/cmd/")[0]
-    found = re.search(rf"{re.escape(wanted)} (v\S+)", (GO / program.module / "go.mod").read_text())
+    """Return the version of the program's main module, as its go.mod requires it."""
+    module = "k8s.io/kubernetes" if program is KUBERNETES else program.package.partition("/cmd/")[0]
+    found = re.search(rf"{re.escape(module)} (v\S+)", (GO / program.module / "go.mod").read_text())
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""The whole local cluster: control plane, nodes, DNS and volumes on this one machine."""
+"""The local cluster: control plane, nodes, DNS and volumes on this machine."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ MANIFESTS = Path(__file__).parent / "manifests"
 
 
 class Cluster:
-    """The cluster this machine runs now."""
+    """The running cluster of this machine."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -30,7 +30,7 @@ class Cluster:
 
     @classmethod
     def running(cls) -> "Cluster | None":
-        """The cluster, if it came up whole and every process of it still runs."""
+        """Return the cluster if its start was complete and all its processes are running."""
         record = Record.load()
         if record is None or not record.ready or not all(process.alive for process in record.processes):
             return None
@@ -38,16 +38,16 @@ class Cluster:
 
     @property
     def nodes(self) -> list[Node]:
-        """Its nodes, in the order of their numbers."""
+        """Nodes of the cluster, ordered by number."""
         addresses = [NodeAddress(number) for number in range(1, self.record.nodes + 1)]
         return [Node(at, self.record.state / at.name, self.record.process(at.name)) for at in addresses]
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None, timeout: float = 120) -> str:
-        """Run kubectl on this cluster and return what it says."""
+        """Run kubectl on this cluster and return its output."""
         return kubectl(*arguments, kubeconfig=self.kubeconfig, stdin=stdin, timeout=timeout)
 
     def load_images(self, archives: Sequence[Path]) -> None:
-        """Bring images' archives to every node, to all nodes at once."""
+        """Import image archives into every node, all nodes in parallel."""
 
         def load(each: Node) -> None:
             for archive in archives:
@@ -58,30 +58,30 @@ class Cluster:
 
 
 def kubectl(*arguments: str | Path, kubeconfig: Path | None, stdin: str | None = None, timeout: float = 120) -> str:
-    """Run this environment's kubectl; without a kubeconfig, on the user's own current context."""
+    """Run kubectl of the Python environment; without a kubeconfig, on the user's current context."""
     config = ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
     return run(Path(sys.executable).parent / "kubectl", *config, *arguments, stdin=stdin, timeout=timeout)
 
 
-def make_room(count: int, steps: Steps) -> None:
-    """See that a cluster of so many nodes runs or can be started here.
+def prepare(count: int, steps: Steps) -> None:
+    """Ensure that a cluster of `count` nodes is running or can be started.
 
-    What an earlier cluster left on this machine (a crash, a clone that is gone) is removed.
+    Removes what an earlier cluster left on this machine, for example after a crash or by a deleted clone.
 
     Raises:
-        ClusterError: a requirement does not hold, or another cluster runs.
+        ClusterError: the machine does not meet a requirement, or a different cluster is running.
     """
     running = Cluster.running()
     if running:
         _same(running, count)
         return
-    with steps.step("check the machine"):
+    with steps.step("Check the machine (packages, kernel, disk, memory, network)"):
         teardown.take_down()
         host.prepare()
 
 
 def start(count: int, steps: Steps) -> Cluster:
-    """Start a cluster where `make_room` has been, or take the running one.
+    """Start a cluster after `prepare`, or return the running one.
 
     Raises:
         ClusterError: a part did not start.
@@ -91,17 +91,17 @@ def start(count: int, steps: Steps) -> Cluster:
         return running
     record = Record(state=STATE, nodes=count, before=snapshot.take())
     record.save()
-    host.lend(record)
+    host.raise_kernel_settings(record)
     addresses = [NodeAddress(number) for number in range(1, count + 1)]
-    with steps.step("start the control plane"):
+    with steps.step("Start the control plane (etcd, API server, controllers, scheduler)"):
         plane = _control_plane(addresses, record)
-    with steps.step(f"start {count} node{'s' * (count > 1)}"):
+    with steps.step(f"Start {count} node{'s' * (count > 1)} and wait until Ready"):
         for at in addresses:
             others = [other for other in addresses if other != at]
             node.start(STATE / at.name, at, others, plane, record.add)
         cluster = Cluster(record)
         _wait_for_nodes(cluster)
-    with steps.step("start DNS and volumes"):
+    with steps.step("Start cluster DNS and create the default StorageClass"):
         _add_ons(cluster)
     record.ready = True
     record.save()
@@ -111,12 +111,13 @@ def start(count: int, steps: Steps) -> Cluster:
 def _same(running: Cluster, count: int) -> None:
     if running.record.state != STATE:
         raise ClusterError(
-            f"this machine's cluster runs already, for the clone at {running.record.state.parent}",
-            "use it from there, or take it down (make down, in either clone) and do this again",
+            f"this machine already runs the cluster of the clone at {running.record.state.parent}",
+            "use that clone, or run make down (in either clone) and try again",
         )
     if running.record.nodes != count:
         raise ClusterError(
-            f"the cluster runs with {running.record.nodes} nodes, {count} were asked for", "make down, then again"
+            f"the running cluster has {running.record.nodes} nodes, but NODES={count}",
+            f"make up NODES={running.record.nodes}, or make down and try again",
         )
 
 
@@ -134,11 +135,11 @@ def _wait_for_nodes(cluster: Cluster) -> None:
     def ready() -> bool:
         found: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
         conditions = [condition for each in found for condition in each["status"].get("conditions", [])]
-        answers = [each for each in conditions if each["type"] == "Ready" and each["status"] == "True"]
-        return len(answers) == cluster.record.nodes
+        ready_nodes = [each for each in conditions if each["type"] == "Ready" and each["status"] == "True"]
+        return len(ready_nodes) == cluster.record.nodes
 
     try:
-        processes.wait_until(ready, "nodes that are Ready", needs=cluster.record.processes, timeout=90)
+        processes.wait_until(ready, "Ready nodes", needs=cluster.record.processes, timeout=90)
     except ClusterError as error:
         logs = cluster.nodes[0].directory / "logs"
         raise ClusterError(error.what, f"read kubelet.log and containerd.log in {logs}") from error

@@ -1,4 +1,4 @@
-"""Progress for people: a line and a time for each step, live in a terminal, plain lines elsewhere (CI)."""
+"""Progress output: one line per step with its duration; updated live in a terminal, plain lines in CI."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 class Steps:
-    """Steps of one command; several may run at once, in threads of their own."""
+    """Steps of one command; several may run at once, each in its own thread."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
@@ -30,7 +30,7 @@ class Steps:
 
     @contextmanager
     def shown(self) -> Iterator["Steps"]:
-        """Show progress as long as the block lasts."""
+        """Show progress until the block ends."""
         if not self._live:
             yield self
             return
@@ -44,7 +44,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """One step: its name at the start, its time at the end; an error passes through and leaves no check mark."""
+        """Print the name when the step starts and its duration when it ends; a failed step gets no check mark."""
         began = time.monotonic()
         task = None
         if self._live:
@@ -52,13 +52,13 @@ class Steps:
             with self._lock:
                 self._running[task] = began
         else:
-            self.say(f"      … {name}")
+            self.write(f"      … {name}")
         try:
             yield
             took = time.monotonic() - began
             self.times.append((name, took))
             if task is None:
-                self.say(f"{took:6.1f}s ✓ {name}")
+                self.write(f"{took:6.1f}s ✓ {name}")
             else:
                 self._progress.update(task, completed=1, seconds=f"{took:.1f} s")
         finally:
@@ -66,13 +66,13 @@ class Steps:
                 with self._lock:
                     self._running.pop(task)
 
-    def say(self, text: str) -> None:
-        """A line of plain text."""
+    def write(self, text: str) -> None:
+        """Print a line of plain text."""
         self.console.print(text, markup=False)
         sys.stdout.flush()
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """A small table."""
+        """Print a table."""
         table = Table(*columns, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for row in rows:
             table.add_row(*row)

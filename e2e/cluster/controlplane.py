@@ -1,7 +1,7 @@
-"""etcd, API server, controllers and scheduler as processes of the host.
+"""etcd, API server, controller manager and scheduler as processes of the host.
 
-Used in two ways: alone on loopback, for tests that need a real API and no pods (`ControlPlane.alone`), and as the head
-of the whole cluster, where it listens on the nodes' bridge.
+Tests that need a real API but no pods run one on the loopback interface (`ControlPlane.alone`). In the local cluster it
+listens on the bridge of the nodes.
 """
 
 import ipaddress
@@ -20,17 +20,17 @@ from e2e.cluster.pki import Authority, Pair
 
 
 class ControlPlane:
-    """One control plane in a directory of its own.
+    """One control plane with its own directory.
 
     Args:
-        directory: for certificates, etcd's files and logs; made if missing.
-        address: where the API listens, and what it tells pods to call.
-        port: its port.
-        controllers: run the controller manager; without it nothing makes ReplicaSets, pods or service accounts.
+        directory: certificates, etcd data and logs; created if missing.
+        address: address on which the API listens and which it advertises to pods.
+        port: port of the API.
+        controllers: run the controller manager; without it nothing creates ReplicaSets, pods or service accounts.
         scheduler: run the scheduler.
-        dies_with_us: its processes end with the thread that started them.
-        on_start: told of each process as soon as it runs, so that it can be written down.
-        api_flags: further flags of the API server.
+        dies_with_us: the processes end with the thread that started them.
+        on_start: called with each process as soon as it runs, so that the caller can record it.
+        api_flags: additional flags of the API server.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class ControlPlane:
     def alone(
         cls, directory: Path, controllers: bool = False, api_flags: Sequence[str] = ()
     ) -> Iterator["ControlPlane"]:
-        """A control plane without nodes, on loopback and free ports; any number can run at once.
+        """Run a control plane without nodes on the loopback interface and free ports; any number can run at once.
 
-        Starts within a few seconds and leaves no process, even when the caller is killed; the directory is the
-        caller's to remove. Call it from a thread that outlives the plane: its processes end with that thread.
+        It starts within a few seconds and leaves no process, even when the caller is killed. The caller removes the
+        directory. Call it from a thread that outlives the control plane: its processes end with that thread.
 
         Args:
-            directory: an empty directory for its files.
+            directory: empty directory for its files.
             controllers: run the controller manager too.
-            api_flags: further flags of the API server.
+            api_flags: additional flags of the API server.
 
         Raises:
-            ClusterError: a binary cannot be built, or a process ended early.
+            ClusterError: a binary cannot be built, or a process exited early.
         """
         (port,) = free_ports(1)
         plane = cls(
@@ -92,7 +92,7 @@ class ControlPlane:
             plane.stop()
 
     def start(self) -> None:
-        """Start everything and wait until the API serves."""
+        """Start all processes and wait until the API is ready."""
         programs = binaries.build(binaries.KUBERNETES)
         self.authority = Authority(self.directory / "pki")
         self._service_accounts = self.authority.issue("service-accounts", "service-accounts")
@@ -109,17 +109,17 @@ class ControlPlane:
             self.start_controllers()
 
     def start_controllers(self) -> None:
-        """Start the controller manager; CRDs that are there by then its garbage collector knows from the beginning."""
+        """Start the controller manager; its garbage collector covers the CRDs that exist by then from the start."""
         self._run("kube-controller-manager", binaries.build(binaries.KUBERNETES), self._controller_manager())
         self._wait("/api/v1/namespaces/default/serviceaccounts/default")
 
     def stop(self) -> None:
-        """End every process at once: its data is thrown away, so there is nothing to shut down gracefully."""
+        """Kill every process; the data is discarded, so a graceful shutdown is not needed."""
         processes.stop(self.processes)
         self.processes.clear()
 
     def answers(self, path: str) -> bool:
-        """Whether a GET on the API, as administrator, succeeds."""
+        """Return whether a GET on the API succeeds as administrator."""
         context = ssl.create_default_context(cafile=str(self.authority.pair.certificate))
         context.load_cert_chain(self.admin.certificate, self.admin.key)
         try:
@@ -129,7 +129,7 @@ class ControlPlane:
             return False
 
     def client_kubeconfig(self, file: str, user: str, *groups: str) -> Path:
-        """A kubeconfig for one of the cluster's own parts."""
+        """Write a kubeconfig for a component of the cluster and return its path."""
         client = self.authority.issue(file, user, groups=groups)
         return self.authority.kubeconfig(self.directory / "pki" / f"{file}.kubeconfig", self.url, client)
 
@@ -151,7 +151,7 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # the data dies with the cluster
+            "--unsafe-no-fsync",  # the data is deleted with the cluster
         ]
 
     def _api_server(self, etcd_port: int) -> list[str]:
@@ -172,19 +172,19 @@ class ControlPlane:
             f"--client-ca-file={self.authority.pair.certificate}",
             "--kubelet-preferred-address-types=InternalIP",
             "--authorization-mode=Node,RBAC",
-            # The second: who sets an owner reference that blocks needs rights on the owner. Some clusters have it on.
+            # The second plugin is on in some clusters: setting blockOwnerDeletion requires permissions on the owner.
             "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             "--allow-privileged=true",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-account-key-file={accounts.certificate}",
             f"--service-account-signing-key-file={accounts.key}",
-            "--enable-aggregator-routing=true",  # webhooks are called at pod addresses: the host has no kube-proxy
+            "--enable-aggregator-routing=true",  # call webhooks at pod addresses: the host has no kube-proxy
         ]
         if ipaddress.ip_address(self.address).is_loopback:
-            flags.append("--endpoint-reconciler-type=none")  # nobody to reach the API through its Service
+            flags.append("--endpoint-reconciler-type=none")  # no pod reaches the API through its Service
         if not self._controllers:
-            flags.append("--disable-admission-plugins=ServiceAccount")  # nobody makes the accounts it asks for
+            flags.append("--disable-admission-plugins=ServiceAccount")  # nothing creates the accounts it requires
         return [*flags, *self._api_flags]
 
     def _controller_manager(self) -> list[str]:
@@ -195,7 +195,7 @@ class ControlPlane:
             f"--root-ca-file={self.authority.pair.certificate}",
             f"--cert-dir={self.directory / 'pki'}",
             "--use-service-account-credentials=true",
-            "--kube-api-qps=500",  # its own throttle would make a start take 8 s instead of 4
+            "--kube-api-qps=500",  # with the default rate limit a start takes 8 s instead of 4
             "--kube-api-burst=1000",
             "--horizontal-pod-autoscaler-sync-period=5s",
             "--leader-elect=false",

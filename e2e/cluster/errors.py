@@ -1,15 +1,15 @@
-"""The one error of this package: what is wrong, and what mends it."""
+"""The exception of this package: the problem and its fix."""
 
 
 class ClusterError(Exception):
-    """The cluster cannot be brought up, used or taken down.
+    """The cluster cannot be started, used or removed.
 
     Args:
-        what: what is wrong, with the value and the place.
-        mend: what to do about it, as an imperative sentence or a command.
+        what: the problem, with the offending value and its location.
+        fix: how to solve it, as an imperative sentence or a command.
     """
 
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(f"{what}\n  mend: {mend}")
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}\n  fix: {fix}")
         self.what = what
-        self.mend = mend
+        self.fix = fix

@@ -1,7 +1,7 @@
-"""Images without a registry: a base system by debootstrap, and what ordinary Containerfiles make of it by buildah.
+"""Images without a registry: debootstrap makes the base system, buildah builds ordinary Containerfiles on it.
 
-Each image becomes one archive in the cache, named by a hash of what it is made from: what is there is never built
-again, and nodes import an archive once.
+Each image becomes one archive in the cache, named by a hash of its sources. An image with unchanged sources is not
+rebuilt, and each node imports an archive once.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from shared.runtime.operator import load
 
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"
-KEPT = 3  # archives kept of one image: switching between branches builds nothing anew
+KEPT_ARCHIVES = 3  # archives to keep per image, so that switching between branches does not rebuild
 
 _NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
 """Directories of the sources that .dockerignore leaves out."""
@@ -38,13 +38,13 @@ class Image:
     """An image to build.
 
     Attributes:
-        tag: its name in the cluster.
-        containerfile: how it is made.
-        context: the directory it is made from.
-        sources: files and directories whose content decides whether it must be made anew.
+        tag: image reference in the cluster.
+        containerfile: path of the Containerfile.
+        context: build context.
+        sources: files and directories whose content decides whether the image must be rebuilt.
         arguments: build arguments.
-        suite: the Debian suite it is FROM; None for one from scratch.
-        first: what must be done before, for it makes the context; None for nothing.
+        suite: Debian suite of the base image; None for an image FROM scratch.
+        first: called before the build to create the context; None if the context exists.
     """
 
     tag: str
@@ -57,32 +57,32 @@ class Image:
 
     @property
     def archive(self) -> Path:
-        """Its archive in the cache."""
-        made_from = digest([self.containerfile, *self.sources], salt=repr((self.tag, sorted(self.arguments.items()))))
-        return CACHE / "images" / f"{re.sub('[/:]', '_', self.tag)}-{made_from}.tar"
+        """Path of the archive in the cache."""
+        hashed = digest([self.containerfile, *self.sources], salt=repr((self.tag, sorted(self.arguments.items()))))
+        return CACHE / "images" / f"{re.sub('[/:]', '_', self.tag)}-{hashed}.tar"
 
     @property
     def built_as(self) -> str:
-        """Its name in buildah's storage: one for all states of the sources, so that only the newest is kept."""
+        """Name in buildah's storage; the same for every version of the sources, so that only the latest is kept."""
         return re.sub(r":dev-\w+$", ":dev", self.tag)
 
 
 def cluster_images() -> list[Image]:
-    """What any cluster runs: pods' sandboxes and DNS."""
+    """Return the images that every cluster runs: pod sandboxes and DNS."""
     return [_program(PAUSE_IMAGE, binaries.PAUSE), _program(COREDNS_IMAGE, binaries.COREDNS)]
 
 
 def operand_images() -> list[Image]:
-    """The databases, in every version the tests need."""
+    """Return the images of the databases, in every version that the tests need."""
     return [image for operator in operators.installed() if operator.images for image in load(operator.images)()]
 
 
 def operator_image(operator: str, tag: str | None = None) -> Image:
-    """An operator's image, by the project's Dockerfile.
+    """Return the image of an operator, built from the Dockerfile of the project.
 
     Args:
-        operator: its package's name.
-        tag: by default one that changes with the sources, so that a changed operator rolls out and an unchanged stays.
+        operator: name of the operator's package.
+        tag: image reference; the default contains a hash of the sources, so that only a changed operator rolls out.
     """
     sources = (
         REPOSITORY / "Dockerfile",
@@ -102,17 +102,17 @@ def operator_image(operator: str, tag: str | None = None) -> Image:
 
 
 def build(image: Image) -> Path:
-    """The archive of an image, built now if the cache lacks it.
+    """Return the archive of an image; build it if the cache lacks it.
 
     Raises:
-        ClusterError: the build failed; the error names its log.
+        ClusterError: the build failed; the error names the log.
     """
     archive = image.archive
     if archive.exists():
         return archive
     if image.first:
         image.first()
-    with binaries.locked("images"):  # one build at a time: buildah's storage and two cores are shared
+    with binaries.locked("images"):  # one build at a time: builds share buildah's storage and two cores
         if not archive.exists():
             if image.suite:
                 _base(image.suite)
@@ -123,13 +123,13 @@ def build(image: Image) -> Path:
 
 
 def push(tag: str) -> None:
-    """Push an image that `build` made to the registry it names."""
-    mend = "build it first (make docker-build IMG=…) and log in (buildah login); the name begins with the registry"
-    _buildah("push", tag, f"docker://{tag}", mend=mend)
+    """Push an image that `build` built to the registry in its name."""
+    fix = "build it first (make docker-build IMG=…), log in (buildah login), and begin the name with the registry"
+    _buildah("push", tag, f"docker://{tag}", fix=fix)
 
 
 def digest(sources: Iterable[Path], *, salt: str = "") -> str:
-    """A short hash of files and of directories' files, by path and content; caches and test helpers do not count."""
+    """Return a short hash of files and directories, by path and content; ignores caches and test helpers."""
     found = hashlib.sha256(salt.encode())
     for source in sources:
         files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
@@ -151,17 +151,17 @@ def _program(tag: str, program: binaries.Program) -> Image:
 
 
 def _base(suite: str) -> None:
-    """Make ``debian:<suite>-slim`` in buildah's storage, once."""
+    """Create ``debian:<suite>-slim`` in buildah's storage unless it exists."""
     tag = f"docker.io/library/debian:{suite}-slim"
     if _has(tag):
         return
-    mirror = debian.mirror("local images")
+    mirror = debian.mirror("build local images")
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         root = Path(scratch) / "root"
         run(
             "unshare", "--mount", "debootstrap", "--variant=minbase", suite, root, mirror,
             log=CACHE / "images" / f"debian-{suite}.log",
-            mend=f"{mirror} must be reachable; the keys of a newer suite may need a newer debian-archive-keyring",
+            fix=f"check that {mirror} is reachable; a newer suite may need a newer debian-archive-keyring",
         )  # fmt: skip
         (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(
             "".join(f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "info", "locale"))
@@ -178,7 +178,7 @@ def _base(suite: str) -> None:
 
 def _build(image: Image) -> None:
     arguments = [f"--build-arg={name}={value}" for name, value in image.arguments.items()]
-    if "PIP_INDEX_URL" in os.environ:  # a machine with an index of its own
+    if "PIP_INDEX_URL" in os.environ:  # a machine with its own package index
         arguments.append("--build-arg=PIP_INDEX_URL")
     if _CA_BUNDLE.exists():
         arguments.append(f"--secret=id=ca,src={_CA_BUNDLE}")
@@ -187,23 +187,25 @@ def _build(image: Image) -> None:
         "build", "--isolation=chroot", "--network=host", "--pull-never", "--layers", "--force-rm",
         f"--file={image.containerfile}", f"--tag={image.built_as}", *arguments, image.context,
         log=log,
-        mend="the log says which instruction failed; package mirrors and indexes must be reachable",
+        fix="read in the log which instruction failed; check that package mirrors and indexes are reachable",
     )  # fmt: skip
 
 
 def _push(image: Image, archive: Path) -> None:
     unfinished = archive.with_suffix(".new")
     unfinished.unlink(missing_ok=True)
-    _buildah("push", image.built_as, f"docker-archive:{unfinished}:{image.tag}", mend="the disk may be full: df")
+    _buildah(
+        "push", image.built_as, f"docker-archive:{unfinished}:{image.tag}", fix="check that the disk is not full (df)"
+    )
     unfinished.rename(archive)
     _buildah("rmi", "--prune", "--force")
 
 
 def _prune(archive: Path) -> None:
-    """Drop the oldest archives of an image; a changing operator would fill the disk."""
+    """Delete the oldest archives of an image, so that a changing operator does not fill the disk."""
     name = re.sub(r"(dev-\w+)?-\w+$", "", archive.stem)
     same = [path for path in archive.parent.glob("*.tar") if re.sub(r"(dev-\w+)?-\w+$", "", path.stem) == name]
-    for old in sorted(same, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+    for old in sorted(same, key=lambda path: path.stat().st_mtime)[:-KEPT_ARCHIVES]:
         old.unlink()
 
 
@@ -215,10 +217,10 @@ def _has(tag: str) -> bool:
     return True
 
 
-def _buildah(*arguments: str | Path, mend: str = "", log: Path | None = None) -> str:
-    """Run buildah on a storage of our own, in a mount namespace of its own so that no mount of it stays."""
+def _buildah(*arguments: str | Path, fix: str = "", log: Path | None = None) -> str:
+    """Run buildah with a storage in the cache, in a separate mount namespace so that it leaves no mounts."""
     (CACHE / "images").mkdir(parents=True, exist_ok=True)
     driver = "overlay" if succeeds("grep", "-qw", "overlay", "/proc/filesystems") else "vfs"
     with tempfile.TemporaryDirectory(prefix="platform-buildah-") as runroot:
         storage = ["--root", str(CACHE / "buildah"), "--runroot", runroot, "--storage-driver", driver]
-        return run("nice", "unshare", "--mount", "buildah", *storage, *arguments, mend=mend, log=log)
+        return run("nice", "unshare", "--mount", "buildah", *storage, *arguments, fix=fix, log=log)

@@ -1,7 +1,7 @@
-"""A node: containerd, kubelet and kube-proxy in namespaces of their own, under one process whose end is theirs.
+"""A node: containerd, kubelet and kube-proxy in separate namespaces, under one process; all of them end with it.
 
-The mount, network, PID, UTS and IPC namespaces are the node's; the root file system is the host's, with /run, /var/lib
-and /var/log covered by the node's own (node.sh). Outside of them a node has only its cgroups and its cable.
+A node has its own mount, network, PID, UTS and IPC namespaces. It shares the host's root file system, but mounts its
+own /run, /var/lib and /var/log over it (node.sh). Outside these namespaces it has only its cgroups and its veth pair.
 """
 
 import json
@@ -14,7 +14,7 @@ from e2e.cluster import binaries
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine import cgroups, processes
 from e2e.cluster.machine.commands import run
-from e2e.cluster.machine.network import POD_RANGE, SERVICE_RANGE, NodeAddress, first_address, plug_in
+from e2e.cluster.machine.network import POD_RANGE, SERVICE_RANGE, NodeAddress, connect, first_address
 from e2e.cluster.machine.processes import Process
 
 PAUSE_IMAGE = "platform/pause:1"
@@ -26,9 +26,9 @@ class Node:
     """A running node.
 
     Attributes:
-        at: its names and addresses.
-        directory: its files on the host.
-        process: the process that holds its namespaces; killing it is killing the node.
+        at: names and addresses of the node.
+        directory: files of the node on the host.
+        process: first process of the node's namespaces; killing it ends the node.
     """
 
     at: NodeAddress
@@ -36,7 +36,7 @@ class Node:
     process: Process
 
     def inside(self, *command: str | Path, archive: Path | None = None) -> str:
-        """Run a command in the node, with a file of the host as its input."""
+        """Run a command in the node, optionally with a file of the host as standard input."""
         entered = ["nsenter", "--target", str(self._first_pid), "--mount", "--net", "--uts", "--ipc", "--", *command]
         if archive is None:
             return run(*entered)
@@ -44,7 +44,7 @@ class Node:
             return run(*entered, stdin=stdin)
 
     def load_image(self, archive: Path) -> None:
-        """Import a docker-archive into the node's containerd, once for each content (archives are named by it)."""
+        """Import a docker-archive into the node's containerd, once per content (part of the archive's name)."""
         mark = self.directory / "images" / archive.name
         if not mark.exists():
             self.inside("ctr", "--namespace", "k8s.io", "images", "import", "-", archive=archive)
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def _first_pid(self) -> int:
-        """`unshare` itself stays outside the PID namespace; its one child is the node's first process."""
+        """PID of the node's first process: the only child of `unshare`, which stays outside the PID namespace."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return int(children.split()[0])
 
@@ -65,14 +65,14 @@ def start(
     plane: ControlPlane,
     on_start: Callable[[Process], None],
 ) -> Node:
-    """Start a node and plug it in; it joins the cluster by itself a few seconds later.
+    """Start a node and connect it to the bridge; it joins the cluster a few seconds later.
 
     Args:
-        directory: for its files; its containerd's images lie there too.
-        at: its names and addresses.
-        others: the cluster's other nodes, for the routes to their pods.
-        plane: the control plane it joins.
-        on_start: told of its process as soon as that runs.
+        directory: files of the node, including containerd's images.
+        at: names and addresses of the node.
+        others: other nodes of the cluster, for the routes to their pods.
+        plane: control plane that the node joins.
+        on_start: called with the node's process as soon as it runs.
     """
     for needed in ("var/lib", "var/log", "logs", "cni"):
         (directory / needed).mkdir(parents=True, exist_ok=True)
@@ -89,12 +89,12 @@ def start(
     on_start(process)
     node = Node(at, directory, process)
     processes.wait_until(lambda: _has_own_network(node), f"{at.name}'s namespaces", needs=[process], timeout=10)
-    plug_in(at, node._first_pid)
+    connect(at, node._first_pid)
     return node
 
 
 def _has_own_network(node: Node) -> bool:
-    """Whether `unshare` has come to run node.sh: only then is the child in its namespaces."""
+    """Return whether `unshare` has started node.sh, which then is in the node's namespaces."""
     try:
         return Path(f"/proc/{node._first_pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
     except (OSError, IndexError):
@@ -102,7 +102,7 @@ def _has_own_network(node: Node) -> bool:
 
 
 def _configure(directory: Path, at: NodeAddress, others: list[NodeAddress], plane: ControlPlane) -> None:
-    """Write what the node's programs read; paths in it are as seen from inside the node."""
+    """Write the configuration of the node's programs; its paths are those inside the node."""
     authority = plane.authority
     pair = authority.issue(at.name, f"system:node:{at.name}", groups=["system:nodes"], hosts=[at.name, at.address])
     authority.kubeconfig(directory / "kubelet.kubeconfig", plane.url, pair)
@@ -124,7 +124,7 @@ def _configure(directory: Path, at: NodeAddress, others: list[NodeAddress], plan
             }.items()
         )
     )
-    (directory / "resolv.conf").write_text("# the cluster asks no name server outside itself\n")
+    (directory / "resolv.conf").write_text("# no name server: the cluster resolves only its own names\n")
     (directory / "containerd.toml").write_text(_containerd())
     (directory / "cni" / "10-platform.conflist").write_text(json.dumps(_pod_network(at), indent=2))
     (directory / "kubelet.json").write_text(json.dumps(_kubelet(at), indent=2))
@@ -149,10 +149,10 @@ def _kubelet(at: NodeAddress) -> dict[str, object]:
         "enforceNodeAllocatable": [],
         "localStorageCapacityIsolation": False,
         "evictionHard": {},
-        "imageGCHighThresholdPercent": 100,  # an image collected could not be pulled again
-        "featureGates": {"KubeletInUserNamespace": True},  # goes on where it may not set limits and sysctls
+        "imageGCHighThresholdPercent": 100,  # a garbage-collected image could not be pulled again
+        "featureGates": {"KubeletInUserNamespace": True},  # tolerates missing permissions to set limits and sysctls
         "nodeStatusUpdateFrequency": "5s",
-        "syncFrequency": "10s",  # a changed Secret is in its pods by then; by default it takes a minute
+        "syncFrequency": "10s",  # a changed Secret reaches its pods within 10 s; the default is a minute
         "shutdownGracePeriod": "0s",
     }
 

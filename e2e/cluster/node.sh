@@ -1,13 +1,13 @@
 #!/bin/sh
-# The first process of a node, in namespaces of its own (see node.py). It makes the inside of the node, starts what a
-# node runs, and stays: when it is killed, the kernel ends every process and drops every mount and interface of the node.
+# First process of a node, in its own namespaces (see node.py). It sets up mounts and network, starts the node's programs
+# and waits. When it is killed, the kernel ends every process and removes every mount and interface of the node.
 #
-# NODE is the node's directory on the host, PROGRAMS the directory of the Kubernetes binaries; the rest is in $NODE/env.
+# NODE: directory of the node on the host. PROGRAMS: directory of the Kubernetes binaries. $NODE/env has other settings.
 set -eu
 . "$NODE/env"
 
-# The host's directories that a node writes to are covered by the node's own. /run first, for NODE itself may lie
-# beneath one of the covered ones.
+# Mount the node's own directories over those of the host that a node writes to. /run comes first, because NODE itself
+# may be in a directory that is about to be covered.
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
 mkdir /run/node /run/programs
@@ -24,8 +24,8 @@ ip link set eth0 up
 printf '%s\n' "$ROUTES" | while read -r range gateway; do
     [ -z "$range" ] || ip route add "$range" via "$gateway"
 done
-# A packet to a Service needs some route before kube-proxy's rules see it; one to no Service at all ends here, at a bridge
-# that nothing joins (kernels without the dummy device have bridges).
+# Packets to Services need a route before kube-proxy's rules apply. Packets to addresses of no Service end at this empty
+# bridge (a dummy device is not available in every kernel).
 ip link add services type bridge
 ip link set services up
 ip route add "$SERVICE_RANGE" dev services
@@ -33,7 +33,7 @@ ip route add "$SERVICE_RANGE" dev services
 echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables
 
-# Runs a program for ever, as an init system would.
+# Run a program and restart it when it exits.
 keep() {
     program=$1
     shift

@@ -1,4 +1,4 @@
-"""Where things lie. Three places, by how long they live."""
+"""Directories of the cluster, by their lifetime."""
 
 import os
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 STATE = REPOSITORY / ".cluster"
-"""This clone's running cluster: kubeconfig, certificates, logs, volumes. `down` removes it."""
+"""Files of this clone's running cluster: kubeconfig, certificates, logs, volumes. `down` removes it."""
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "platform"
-"""What is slow to make and good for every clone: binaries, images, the base system. `down` keeps it."""
+"""Results that are slow to build and shared by all clones: binaries, images, the base system. `down` keeps it."""
 
 RUN = Path("/run/platform-cluster")
-"""What the cluster made on this machine, whichever clone made it. Lies in memory, as what it records."""
+"""Record of what the cluster created on this machine, for all clones. In memory, as are the things it records."""
 
 KUBECONFIG = STATE / "kubeconfig"

@@ -1,4 +1,4 @@
-"""The cluster's certificate authority, the certificates it signs, and kubeconfigs made of them."""
+"""Certificate authority (CA) of the cluster, its certificates, and kubeconfigs."""
 
 import base64
 import datetime
@@ -11,22 +11,22 @@ from pathlib import Path
 from shared.pki import ca, certs
 
 VALID = datetime.timedelta(days=365)
-BACKDATED = datetime.timedelta(hours=1)  # tolerates a clock that is set back after a start
+BACKDATED = datetime.timedelta(hours=1)  # tolerates a clock that is set back
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, as PEM files."""
+    """A certificate and its private key, as PEM files."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """A certificate authority in a directory; made anew each time, as its cluster is.
+    """A new certificate authority in a directory.
 
     Args:
-        directory: where it writes ``ca.crt``, ``ca.key`` and what it signs; keys are readable by the owner only.
+        directory: directory for ``ca.crt``, ``ca.key`` and issued certificates; keys are readable by the owner only.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -36,19 +36,19 @@ class Authority:
         self.pair = self._write("ca", self._authority)
 
     def issue(self, file: str, common_name: str, *, groups: Iterable[str] = (), hosts: Iterable[str] = ()) -> Pair:
-        """Sign a certificate for a client, and for a server when it has hosts.
+        """Issue a client certificate, which is also a server certificate if `hosts` is not empty.
 
         Args:
-            file: name of the two files, without ending.
-            common_name: Kubernetes reads it as the user's name.
-            groups: Kubernetes reads them as the user's groups.
-            hosts: addresses and DNS names it serves under.
+            file: name of the two files, without suffix.
+            common_name: user name in Kubernetes.
+            groups: groups of the user in Kubernetes.
+            hosts: addresses and DNS names of the server.
         """
         made = ca.issue(self._authority, common_name, **_validity(), groups=groups, hosts=hosts, client=True)
         return self._write(file, made)
 
     def kubeconfig(self, path: Path, server: str, client: Pair, *, name: str = "platform") -> Path:
-        """Write a kubeconfig that holds everything it needs, readable by its owner only."""
+        """Write a self-contained kubeconfig, readable by its owner only."""
         config = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -1,6 +1,6 @@
-"""What the running cluster has on this machine, written down so that any clone can take it away again.
+"""Record of what the running cluster created on this machine, with which any clone can remove it.
 
-The record lies under /run: after a reboot it is gone, as are the processes, interfaces and cgroups it speaks of.
+The record is under /run: a reboot deletes it together with the processes, interfaces and cgroups that it lists.
 """
 
 import fcntl
@@ -20,15 +20,15 @@ _FILE = RUN / "record.json"
 
 @dataclass
 class Record:
-    """One cluster's belongings.
+    """Processes, settings and files of one cluster.
 
     Attributes:
-        state: the directory of the clone that made it, which holds its files.
-        nodes: how many nodes it has.
-        processes: every process of it, in the order of their start.
-        settings: kernel settings that it changes (a file under /proc/sys each), with their values before.
-        before: what the machine looked like before it (see snapshot.py).
-        ready: whether it came up whole.
+        state: `.cluster` directory of the clone that started the cluster.
+        nodes: number of nodes.
+        processes: all processes of the cluster, in the order of their start.
+        settings: previous values of the kernel settings that the cluster changes, by path under /proc/sys.
+        before: snapshot of the machine before the start (see snapshot.py).
+        ready: whether the start was complete.
     """
 
     state: Path
@@ -40,7 +40,7 @@ class Record:
 
     @classmethod
     def load(cls) -> "Record | None":
-        """The record of the cluster this machine has, or None."""
+        """Return the record of this machine's cluster, or None."""
         try:
             found: dict[str, Any] = json.loads(_FILE.read_text())
         except FileNotFoundError:
@@ -50,30 +50,30 @@ class Record:
         return cls(**found)
 
     def save(self) -> None:
-        """Write it down, all or nothing."""
+        """Write the record atomically."""
         RUN.mkdir(exist_ok=True)
         fresh = _FILE.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(self), default=str, indent=1))
         os.replace(fresh, _FILE)  # noqa: PTH105
 
     def add(self, process: Process) -> None:
-        """Write a process down as soon as it runs."""
+        """Add a process and save the record."""
         self.processes.append(process)
         self.save()
 
     def process(self, name: str) -> Process:
-        """The process of that name."""
+        """Return the process with the given name."""
         return next(process for process in self.processes if process.name == name)
 
 
 @contextmanager
 def changing() -> Iterator[None]:
-    """Hold this machine's one cluster for a change, so that two `up` or `down` do not mix."""
+    """Lock this machine's cluster, so that concurrent `up` and `down` do not interfere."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "cluster.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("another `make up` or `make down` is at work on this machine: waiting for it", flush=True)
+            print("Waiting for another `make up` or `make down` on this machine to finish …", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

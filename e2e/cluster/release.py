@@ -1,4 +1,4 @@
-"""The platform on a cluster: the Helm release `platform`, and the samples."""
+"""Installation of the platform: the Helm release `platform` and the samples."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,47 +21,47 @@ CHARTS = REPOSITORY / "charts"
 SAMPLES = REPOSITORY / "samples"
 APPLIED_SAMPLES = ("small", "complete")
 
-PATIENCE = 300
-"""Seconds that a sample may take: members of etcd join one after the other."""
+READY_TIMEOUT_SECONDS = 300
+"""Time allowed for each sample to become Ready: members of etcd join one after the other."""
 
 
 @dataclass(frozen=True)
 class Helm:
-    """Helm on one cluster.
+    """Helm for one cluster.
 
     Attributes:
-        kubeconfig: the cluster's; None for the user's own.
+        kubeconfig: kubeconfig of the cluster; None for the user's own.
     """
 
     kubeconfig: Path | None
 
-    def __call__(self, *arguments: str | Path, mend: str = "") -> str:
-        """Run helm and return what it says."""
+    def __call__(self, *arguments: str | Path, fix: str = "") -> str:
+        """Run helm and return its output."""
         config = ["--kubeconfig", str(self.kubeconfig)] if self.kubeconfig else []
-        return run(binaries.find("helm"), *arguments, *config, mend=mend, timeout=600)
+        return run(binaries.find("helm"), *arguments, *config, fix=fix, timeout=600)
 
 
 def operators() -> list[str]:
-    """The operators of this project, by name."""
+    """Return the names of the operators of this project."""
     return [operator.name for operator in installed()]
 
 
 def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
-    """Install the platform, or upgrade it, unless the release there is made of just these charts and images.
+    """Install or upgrade the platform, unless the installed release has the same charts and images.
 
     Args:
-        kubeconfig: the cluster's; None for the user's own.
-        tags: the image of each operator.
+        kubeconfig: kubeconfig of the cluster; None for the user's own.
+        tags: image of each operator.
 
     Returns:
-        Whether anything was to do.
+        Whether the release was installed or upgraded.
     """
     helm = Helm(kubeconfig)
-    label = f"platform-digest={_made_of(tags)}"
+    label = f"platform-digest={_digest(tags)}"
     found = helm("list", "--namespace", NAMESPACE, "--deployed", "--selector", label, "--output", "json")
     if json.loads(found or "[]"):
         return False
-    _refuse_rivals(helm)
+    _reject_standalone_releases(helm)
     for chart in (*(CHARTS / f"{operator}-operator" for operator in operators()), CHARTS / RELEASE):
         helm("dependency", "update", chart, "--skip-refresh")
     images = []
@@ -71,18 +71,18 @@ def install(kubeconfig: Path | None, tags: dict[str, str]) -> bool:
     helm(
         "upgrade", "--install", RELEASE, CHARTS / RELEASE, "--namespace", NAMESPACE, "--create-namespace",
         "--take-ownership", "--force-conflicts", "--labels", label, "--wait", "--timeout", "3m", *images,
-        mend=f"see why its pods do not come: kubectl --namespace {NAMESPACE} get pods,events, and their logs",
+        fix=f"check why its pods are not ready: kubectl --namespace {NAMESPACE} get pods,events; read the pods' logs",
     )  # fmt: skip
     return True
 
 
-def apply_samples(kubeconfig: Path | None, say: Callable[[str], None]) -> list[Path]:
-    """Apply every operator's small and complete sample and wait until they are Ready.
+def apply_samples(kubeconfig: Path | None, write: Callable[[str], None]) -> list[Path]:
+    """Apply the small and the complete sample of every operator and wait until all are Ready.
 
-    One that somebody changed by hand is left as it is.
+    Samples that were changed by hand on the cluster are not applied.
 
     Returns:
-        The samples' files.
+        Files of the samples.
     """
     found = [SAMPLES / operator / f"{name}.yaml" for operator in operators() for name in APPLIED_SAMPLES]
     samples = [path for path in found if path.exists()]
@@ -92,37 +92,42 @@ def apply_samples(kubeconfig: Path | None, say: Callable[[str], None]) -> list[P
         except ClusterError as error:
             if "conflict" not in error.what:
                 raise
-            say(f"{sample.relative_to(REPOSITORY)} was changed on the cluster by hand: left as it is")
-    for sample in samples:
-        for resource, namespace in _resources(sample):
+            write(f"        {sample.relative_to(REPOSITORY)} is not applied: it was changed on the cluster by hand")
+    resources = [found for sample in samples for found in _resources(sample)]
+    for number, (resource, namespace) in enumerate(resources, start=1):
+        try:
             kubectl(
-                "wait", "--for=condition=Ready", f"--timeout={PATIENCE}s", resource, "--namespace", namespace,
-                kubeconfig=kubeconfig, timeout=PATIENCE + 20,
+                "wait", "--for=condition=Ready", f"--timeout={READY_TIMEOUT_SECONDS}s", resource,
+                "--namespace", namespace, kubeconfig=kubeconfig, timeout=READY_TIMEOUT_SECONDS + 20,
             )  # fmt: skip
+        except ClusterError as error:
+            describe = f"kubectl --namespace {namespace} describe {resource.replace('/', ' ', 1)}"
+            raise ClusterError(error.what, f"check its conditions and events: {describe}") from error
+        write(f"        {resource} is Ready ({number} of {len(resources)})")
     return samples
 
 
 def _resources(sample: Path) -> Iterator[tuple[str, str]]:
-    """What operators make Ready of a sample, as kubectl takes it, with its namespace; not Secrets and the like."""
+    """Yield the name, as kubectl takes it, and the namespace of each custom resource in a sample."""
     for obj in yaml.safe_load_all(sample.read_text()):
         group = obj["apiVersion"].rpartition("/")[0]
         if "." in group and not group.endswith(".k8s.io"):
             yield f"{obj['kind']}.{group}/{obj['metadata']['name']}", obj["metadata"].get("namespace", "default")
 
 
-def _refuse_rivals(helm: Helm) -> None:
-    """Refuse to run an operator beside the same one that `make deploy` installed by itself."""
+def _reject_standalone_releases(helm: Helm) -> None:
+    """Refuse to install an operator that `make deploy` already installed as a separate release."""
     releases = {release["name"] for release in json.loads(helm("list", "--namespace", NAMESPACE, "--output", "json"))}
     for operator in operators():
         if f"{operator}-operator" in releases:
             raise ClusterError(
-                f"the release {operator}-operator is installed, and two operators would contend for the same resources",
-                f"make undeploy OPERATOR={operator}; resources and CRDs stay",
+                f"the release {operator}-operator is installed; two operators would manage the same resources",
+                f"make undeploy OPERATOR={operator} (keeps resources and CRDs)",
             )
 
 
-def _made_of(tags: dict[str, str]) -> str:
-    """A hash of the charts' own files and the images; what helm fetches into them is made of these."""
+def _digest(tags: dict[str, str]) -> str:
+    """Return a hash of the charts' own files and the images; Helm's copies of dependencies are ignored."""
     files = (path for chart in CHARTS.glob("*/Chart.yaml") for path in chart.parent.rglob("*") if path.is_file())
     sources = [path for path in files if path.suffix not in {".tgz", ".lock"}]
     return digest(sorted(sources), salt=json.dumps(tags, sort_keys=True) + str(sorted(sources)))

@@ -1,4 +1,4 @@
-"""Which cluster `make up` uses: this machine's own, one of kind's, or the one the user's kubeconfig names."""
+"""Cluster that `make up` uses: the local one, a kind cluster, or the current context of the user's kubeconfig."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from e2e.cluster.paths import KUBECONFIG, STATE
 
 KIND_CLUSTER = "platform"
 CHOICES = ("auto", "local", "kind", "current")
-_PROBE_IMAGE = "busybox:stable"  # small, and where it can be pulled kind's own image can
+_PROBE_IMAGE = "busybox:stable"  # small; if it can be pulled, so can kind's node image
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Target:
     """A cluster to install into.
 
     Attributes:
-        name: what people chose: ``local``, ``kind`` or ``current``.
-        kubeconfig: its kubeconfig; None for the user's own.
-        load: builds an operator's image and brings it to the nodes; None where they have it or pull it.
+        name: ``local``, ``kind`` or ``current``.
+        kubeconfig: kubeconfig of the cluster; None for the user's own.
+        load: builds an operator's image and loads it into the nodes; None if they already have it or pull it.
     """
 
     name: str
@@ -32,29 +32,29 @@ class Target:
     load: Callable[[images.Image], None] | None = None
 
 
-def choose(wanted: str, *, local_runs: bool, kind_can_pull: Callable[[], bool]) -> str:
-    """The kind of cluster to use.
+def choose(choice: str, *, local_runs: bool, kind_can_pull: Callable[[], bool]) -> str:
+    """Return the kind of cluster to use.
 
     Args:
-        wanted: one of `CHOICES`.
-        local_runs: a local cluster is up already: ``auto`` stays with it.
-        kind_can_pull: whether docker and kind are there and images can be pulled; asked only when it matters.
+        choice: one of `CHOICES`.
+        local_runs: whether a local cluster is running; ``auto`` then uses it.
+        kind_can_pull: returns whether docker and kind are installed and can pull images; called only if it matters.
 
     Returns:
         ``local``, ``kind`` or ``current``.
 
     Raises:
-        ClusterError: `wanted` is none of the choices.
+        ClusterError: `choice` is not one of `CHOICES`.
     """
-    if wanted not in CHOICES:
-        raise ClusterError(f"CLUSTER={wanted} is not known", f"one of: {', '.join(CHOICES)}")
-    if wanted != "auto":
-        return wanted
+    if choice not in CHOICES:
+        raise ClusterError(f"CLUSTER={choice} is unknown", f"use one of {', '.join(CHOICES)}")
+    if choice != "auto":
+        return choice
     return "kind" if not local_runs and kind_can_pull() else "local"
 
 
 def kind_can_pull() -> bool:
-    """Whether kind is installed, docker's engine answers, and a registry lets it pull."""
+    """Return whether kind is installed, Docker is running, and images can be pulled from a registry."""
     return (
         shutil.which("kind") is not None
         and succeeds("docker", "info")
@@ -63,7 +63,7 @@ def kind_can_pull() -> bool:
 
 
 def kind_config(nodes: int) -> str:
-    """The configuration for kind: so many workers, and a control plane that runs no pods of ours."""
+    """Return the configuration of a kind cluster: one control plane and `nodes` workers."""
     roles = ["control-plane", *["worker"] * nodes]
     return json.dumps(
         {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "nodes": [{"role": role} for role in roles]}
@@ -71,7 +71,7 @@ def kind_config(nodes: int) -> str:
 
 
 def start_kind(nodes: int) -> Target:
-    """Start kind's cluster of our name, or take the running one."""
+    """Start the kind cluster `platform`, or use the running one."""
     if KIND_CLUSTER not in run("kind", "get", "clusters").split():
         run("kind", "create", "cluster", "--name", KIND_CLUSTER, "--config", "-", stdin=kind_config(nodes))
     STATE.mkdir(exist_ok=True)
@@ -81,21 +81,21 @@ def start_kind(nodes: int) -> Target:
 
 
 def stop_kind() -> None:
-    """Delete kind's cluster of our name, if there is one."""
+    """Delete the kind cluster `platform` if it exists."""
     if shutil.which("kind") and KIND_CLUSTER in run("kind", "get", "clusters").split():
         run("kind", "delete", "cluster", "--name", KIND_CLUSTER)
 
 
 def current() -> Target:
-    """What the user's kubeconfig names; its nodes pull their images by themselves."""
+    """Return the current cluster of the user's kubeconfig; its nodes pull their images."""
     own = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     if not any(Path(path).exists() for path in own.split(os.pathsep)):
-        raise ClusterError(f"CLUSTER=current, but there is no kubeconfig at {own}", "export KUBECONFIG=…")
+        raise ClusterError(f"CLUSTER=current needs a kubeconfig, but {own} does not exist", "export KUBECONFIG=…")
     return Target("current", None)
 
 
 def _load_into_kind(image: images.Image) -> None:
-    """Build by docker and load; operands' images are pulled by the nodes."""
+    """Build an operator's image with docker and load it into the nodes; they pull the database images."""
     arguments = [f"--build-arg={name}={value}" for name, value in image.arguments.items()]
     run("docker", "build", *arguments, "--tag", image.tag, image.context)
     run("kind", "load", "docker-image", image.tag, "--name", KIND_CLUSTER)

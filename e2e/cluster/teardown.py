@@ -1,4 +1,4 @@
-"""Taking the cluster away: whole, half-made or left by a crash, of this clone or another."""
+"""Removal of the cluster, complete or partial, started by this clone or another one."""
 
 import shutil
 from pathlib import Path
@@ -12,19 +12,19 @@ NODE_PREFIX = "platform-"
 
 
 def take_down() -> bool:
-    """Remove everything a local cluster made on this machine; nothing there is no error.
+    """Remove everything that a local cluster created on this machine.
 
     Returns:
-        Whether there was anything to remove.
+        Whether there was a cluster to remove.
     """
     record = Record.load()
     if record:
-        # Nodes before what they talk to, and all at once: there is nothing in a cluster that is kept.
+        # Nodes before the control plane; SIGKILL suffices, as no data of the cluster is kept.
         processes.stop(reversed(record.processes))
     network.remove()
     cgroups.remove(NODE_PREFIX)
     if record:
-        host.take_back(record)
+        host.restore_kernel_settings(record)
     states = {STATE, record.state} if record else {STATE}
     found = record is not None or STATE.exists()
     for state in states:
@@ -33,13 +33,13 @@ def take_down() -> bool:
     return found
 
 
-def is_ours(line: str) -> bool:
-    """Whether a line of a snapshot speaks of something by a name that only this cluster gives."""
-    return any(mark in line for mark in (network.BRIDGE, network.CABLE, NODE_PREFIX, str(STATE)))
+def belongs_to_cluster(line: str) -> bool:
+    """Return whether a line of a snapshot contains a name that only the cluster uses."""
+    return any(mark in line for mark in (network.BRIDGE, network.VETH_PREFIX, NODE_PREFIX, str(STATE)))
 
 
 def _remove_tree(directory: Path) -> None:
-    """Remove a directory, but never what is mounted in it."""
+    """Remove a directory; file systems mounted in it are unmounted first."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in sorted(mounts, reverse=True):
         if Path(mount).is_relative_to(directory):

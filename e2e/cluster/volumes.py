@@ -1,7 +1,7 @@
-"""The cluster's volumes: a process of the host that makes a directory for each claim, lets it grow, and removes it.
+"""Volume provisioner of the cluster: a host process that creates, expands and deletes a directory for each claim.
 
-Kubernetes' own host-path provisioner cannot serve: only root may write what it makes, for no fsGroup applies to host
-paths, and nothing of it can grow. So these are `local` volumes. Every node of this machine sees them.
+The host-path provisioner of Kubernetes is not sufficient: fsGroup does not apply to host paths, so only root can write
+to them, and they cannot be expanded. The provisioner creates `local` volumes instead, which every node can mount.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.quantity import parse_quantity
 
 PROVISIONER = "example.com/directories"
-"""The name that manifests/storage.yaml says."""
+"""Name of the provisioner, as in manifests/storage.yaml."""
 
-MADE_BY = "pv.kubernetes.io/provisioned-by"
-ASKED_OF = "volume.kubernetes.io/storage-provisioner"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+CLAIM_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 
 CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
 
@@ -35,10 +35,11 @@ Obj = dict[str, Any]
 
 
 def start(plane: ControlPlane, directory: Path) -> Process:
-    """Start it.
+    """Start the provisioner.
 
     Args:
-        directory: where volumes lie; made if missing.
+        plane: control plane of the cluster.
+        directory: parent directory of the volumes; created if missing.
     """
     directory.mkdir(parents=True, exist_ok=True)
     command = ["env", f"PYTHONPATH={REPOSITORY}", sys.executable, "-m", "e2e.cluster.volumes", plane.url]
@@ -47,14 +48,14 @@ def start(plane: ControlPlane, directory: Path) -> Process:
 
 
 def volume_for(claim: Obj, directory: Path) -> Obj:
-    """The volume that a claim asks for."""
+    """Return the PersistentVolume for a claim."""
     metadata, spec = claim["metadata"], claim["spec"]
     name = f"pvc-{metadata['uid']}"
     on_any_node = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {MADE_BY: PROVISIONER}},
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},
         "spec": {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             "accessModes": spec["accessModes"],
@@ -74,20 +75,20 @@ def volume_for(claim: Obj, directory: Path) -> Obj:
 
 
 def has_no_volume(claim: Obj) -> bool:
-    """Whether a claim waits for a volume of ours."""
-    asked = (claim["metadata"].get("annotations") or {}).get(ASKED_OF) == PROVISIONER
-    return asked and not claim["spec"].get("volumeName") and not claim["metadata"].get("deletionTimestamp")
+    """Return whether a claim waits for a volume of this provisioner."""
+    responsible = (claim["metadata"].get("annotations") or {}).get(CLAIM_PROVISIONER) == PROVISIONER
+    return responsible and not claim["spec"].get("volumeName") and not claim["metadata"].get("deletionTimestamp")
 
 
 def growth(claim: Obj, volume: Obj) -> Obj | None:
-    """The capacity that a claim's volume should have, if it has less."""
-    wanted = claim["spec"]["resources"]["requests"]["storage"]
-    has = (claim.get("status") or {}).get("capacity", volume["spec"]["capacity"])["storage"]
-    return {"storage": wanted} if parse_quantity(wanted) > parse_quantity(has) else None
+    """Return the capacity that a claim requests if its volume has less, else None."""
+    requested = claim["spec"]["resources"]["requests"]["storage"]
+    actual = (claim.get("status") or {}).get("capacity", volume["spec"]["capacity"])["storage"]
+    return {"storage": requested} if parse_quantity(requested) > parse_quantity(actual) else None
 
 
 class Api:
-    """The API server, as far as volumes ask for it."""
+    """Minimal client of the API server, without dependencies."""
 
     def __init__(self, url: str, authority: str, certificate: str, key: str) -> None:
         self._address = urlsplit(url)
@@ -99,21 +100,21 @@ class Api:
         return found
 
     def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
-        """Ask; raises OSError where the answer is no success, but what is gone already may be deleted again."""
+        """Send a request; raises OSError if it fails, except for the deletion of an object that does not exist."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         connection = self._connect()
         try:
             connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": kind})
-            answer = connection.getresponse()
-            said: Obj = json.loads(answer.read())
+            response = connection.getresponse()
+            content: Obj = json.loads(response.read())
         finally:
             connection.close()
-        if answer.status >= 400 and not (method == "DELETE" and answer.status == 404):
-            raise OSError(f"{method} {path}: {said.get('message')}")
-        return said
+        if response.status >= 400 and not (method == "DELETE" and response.status == 404):
+            raise OSError(f"{method} {path}: {content.get('message')}")
+        return content
 
     def watch(self, path: str) -> Iterator[bytes]:
-        """A line for each change, until the API server ends it."""
+        """Yield a line for each change until the API server ends the watch."""
         connection = self._connect()
         try:
             connection.request("GET", f"{path}?watch=true")
@@ -126,32 +127,32 @@ class Api:
         return http.client.HTTPSConnection(self._address.hostname, self._address.port, context=self._context)
 
 
-def settle(api: Api, directory: Path) -> None:
-    """Make what claims ask for, and remove what nobody claims any more."""
+def reconcile(api: Api, directory: Path) -> None:
+    """Create and expand volumes as claims request, and delete released ones."""
     claims = {claim["metadata"]["uid"]: claim for claim in api.list(CLAIMS)}
-    volumes = {volume["metadata"]["name"]: volume for volume in api.list(VOLUMES) if _is_ours(volume)}
+    volumes = {volume["metadata"]["name"]: volume for volume in api.list(VOLUMES) if _is_provisioned_here(volume)}
     for uid, claim in claims.items():
         volume = volumes.get(f"pvc-{uid}")
         if volume is None and has_no_volume(claim):
-            made = volume_for(claim, directory)
-            Path(made["spec"]["local"]["path"]).mkdir(exist_ok=True)
-            api.request("POST", VOLUMES, made)
+            new_volume = volume_for(claim, directory)
+            Path(new_volume["spec"]["local"]["path"]).mkdir(exist_ok=True)
+            api.request("POST", VOLUMES, new_volume)
         elif volume is not None and claim["spec"].get("volumeName") and (capacity := growth(claim, volume)):
             namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
             api.request("PATCH", f"{VOLUMES}/{volume['metadata']['name']}", {"spec": {"capacity": capacity}})
-            own = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}/status"
-            api.request("PATCH", own, {"status": {"capacity": capacity}})
+            claim_status = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}/status"
+            api.request("PATCH", claim_status, {"status": {"capacity": capacity}})
     for name, volume in volumes.items():
         if volume.get("status", {}).get("phase") == "Released":
             shutil.rmtree(volume["spec"]["local"]["path"], ignore_errors=True)
             api.request("DELETE", f"{VOLUMES}/{name}")
 
 
-def _is_ours(volume: Obj) -> bool:
-    return bool((volume["metadata"].get("annotations") or {}).get(MADE_BY) == PROVISIONER)
+def _is_provisioned_here(volume: Obj) -> bool:
+    return bool((volume["metadata"].get("annotations") or {}).get(PROVISIONED_BY) == PROVISIONER)
 
 
-def _listen(api: Api, path: str, changed: threading.Event) -> None:
+def _watch(api: Api, path: str, changed: threading.Event) -> None:
     while True:
         try:
             for _ in api.watch(path):
@@ -163,7 +164,7 @@ def _listen(api: Api, path: str, changed: threading.Event) -> None:
 
 
 def main() -> None:
-    """Serve until killed."""
+    """Provision volumes until killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("url", "authority", "certificate", "key"):
         parser.add_argument(name)
@@ -172,12 +173,12 @@ def main() -> None:
     api = Api(options.url, options.authority, options.certificate, options.key)
     changed = threading.Event()
     for path in (CLAIMS, VOLUMES):
-        threading.Thread(target=_listen, args=(api, path, changed), daemon=True).start()
+        threading.Thread(target=_watch, args=(api, path, changed), daemon=True).start()
     while True:
         changed.wait()
         changed.clear()
         try:
-            settle(api, options.directory)
+            reconcile(api, options.directory)
         except (OSError, http.client.HTTPException) as error:
             print(error, flush=True)
             time.sleep(1)

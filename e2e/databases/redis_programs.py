@@ -1,7 +1,7 @@
-"""Servers of Redis and of Valkey out of Debian's packages, to be run on this machine and to make images of.
+"""Redis and Valkey servers from Debian packages, to run on this machine and to build images.
 
-Each is unpacked in the cache with the libraries of its suite, and started by that suite's own loader: so any Debian, as
-whoever, runs them all, and nothing is installed.
+Each package is unpacked in the cache with the libraries of its suite and started with the dynamic loader of that suite.
+So every Debian release can run all versions, without root, and nothing is installed.
 """
 
 from pathlib import Path
@@ -16,84 +16,84 @@ SUITES = {
     ("valkey", "8.1.1"): "trixie",
     ("valkey", "9.1"): "forky",
 }
-"""The suite that has an engine's version. Of a suite that still moves, only the minor version is promised."""
+"""Debian suite of each engine and version. A suite that is not released yet guarantees only the minor version."""
 
 VERSIONS = tuple(SUITES)
-"""Every engine and version that there is, as (engine, version)."""
+"""All available versions, as (engine, version)."""
 
 EXPORTER = ("trixie", "prometheus-redis-exporter", "1.69.0")
-"""oliver006's exporter: a suite, its package there, and its version."""
+"""oliver006/redis_exporter: suite, name of the package, and version."""
 
 
 def server(engine: str, version: str) -> list[str]:
-    """How a server is started; its arguments come after.
+    """Return the command that starts a server, without arguments of the server.
 
     Args:
         engine: ``redis`` or ``valkey``.
-        version: one of `VERSIONS`, or the beginning of one: ``7.0`` is 7.0.15.
+        version: a version in `VERSIONS` or a prefix of one: ``7.0`` selects 7.0.15.
 
     Raises:
-        ClusterError: no suite has it, or it cannot be had.
+        ClusterError: no suite has the version, or the package cannot be downloaded.
     """
     return _program(engine, version, "server")
 
 
 def cli(engine: str, version: str) -> list[str]:
-    """How ``redis-cli`` or ``valkey-cli`` is started; arguments and errors as `server`."""
+    """Return the command that starts ``redis-cli`` or ``valkey-cli``; arguments and errors as in `server`."""
     return _program(engine, version, "cli")
 
 
 def exact(engine: str, version: str) -> str:
-    """The version of `VERSIONS` that is meant by one or by its beginning.
+    """Return the version in `VERSIONS` that equals `version` or begins with it.
 
     Raises:
-        ClusterError: there is none.
+        ClusterError: no version matches.
     """
     for known, full in VERSIONS:
         if known == engine and f"{full}.".startswith(f"{version}."):
             return full
-    had = ", ".join(" ".join(each) for each in VERSIONS)
-    raise ClusterError(f"no suite is known to have {engine} {version}", f"one of: {had}")
+    available = ", ".join(" ".join(each) for each in VERSIONS)
+    raise ClusterError(f"{engine} {version} is not available", f"use one of {available}")
 
 
 def root(engine: str, version: str) -> Path:
-    """Where `unpacked` puts an engine's programs and their libraries."""
+    """Return the directory in which `unpacked` unpacks an engine's programs and libraries."""
     return debian.place_of(SUITES[engine, version], _package(engine))
 
 
 def unpacked(engine: str, version: str) -> Path:
-    """An engine's programs and their libraries, as a root for images.
+    """Unpack an engine's programs and libraries and return their root directory, for images.
 
     Raises:
-        ClusterError: they cannot be had, or the suite has another version by now.
+        ClusterError: the package cannot be downloaded, or the suite now has another version.
     """
     suite = SUITES[engine, version]
     found = debian.unpacked(suite, _package(engine))
-    says = run(*_started(found, engine, "cli"), "--version").split()[1]
-    if not f"{says}.".startswith(f"{version}."):
+    packaged = run(*_command(found, engine, "cli"), "--version").split()[1]
+    if not f"{packaged}.".startswith(f"{version}."):
         raise ClusterError(
-            f"Debian's {suite} has {engine} {says}, not {version}",
-            "name that version in e2e/databases/redis_programs.py",
+            f"Debian {suite} has {engine} {packaged}, not {version}",
+            f"set the version to {packaged} in e2e/databases/redis_programs.py",
         )
     return found
 
 
 def _program(engine: str, version: str, part: str) -> list[str]:
     suite = SUITES[engine, exact(engine, version)]
-    return _started(debian.unpacked(suite, _package(engine)), engine, part)
+    return _command(debian.unpacked(suite, _package(engine)), engine, part)
 
 
 def _package(engine: str) -> str:
-    # The program itself: the package of the server brings a service, a user and a name for this program.
+    # The tools package contains the program; the server package adds only a service, a user and a symlink.
     return f"{engine}-tools"
 
 
-def _started(root: Path, engine: str, part: str) -> list[str]:
-    # The server and the checks of its files are one program, which looks at the name that it is called by.
+def _command(root: Path, engine: str, part: str) -> list[str]:
+    # The server and the check tools are one program, which selects its function by argv[0].
     program = root / "usr/bin" / f"{engine}-{'check-rdb' if part == 'server' else part}"
     [libraries] = root.glob("usr/lib/*-linux-gnu*")
     [loader] = libraries.glob("ld-linux-*.so.*")
-    # A locale that only this machine's own libraries know would keep a server from starting.
+    # LC_ALL=C: a server does not start with a locale that its own libraries do not have.
     return [
         "env",
         "LC_ALL=C",

@@ -1,6 +1,6 @@
-"""Clusters of Redis and Valkey: their own programs, as processes on loopback ports that die with the tests.
+"""Redis and Valkey clusters: processes on loopback ports, which end with the tests.
 
-They need no container: a suite's loader starts them as whoever runs the tests (e2e/databases/redis_programs.py).
+They run as the current user, without containers (see e2e/databases/redis_programs.py).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 NEWEST = ("valkey", "9.1")
 OLDEST = ("redis", "7.0.15")
-"""Both are tried with most changes: the one moves slots by itself, the other key by key."""
+"""Versions that every test run covers: the newest migrates slots atomically, the oldest key by key."""
 
 HIGHEST_PORT = 19_999
-"""The bus listens 10,000 above, and must stay below what the kernel gives to connections by itself."""
+"""Highest client port; the cluster bus port is 10,000 higher and must be below the kernel's ephemeral ports."""
 
 OPEN = Access()
 
@@ -42,8 +42,8 @@ class Node:
     """One server.
 
     Attributes:
-        program: how it is started.
-        directory: its data, configuration and log.
+        program: command that starts the server.
+        directory: data, configuration and log of the server.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Node:
             return await inspect_node(server)
 
     def start(self) -> None:
-        """Start it, with its former data if there are any, and wait until it listens."""
+        """Start the server with its existing data, if any, and wait until it listens."""
         file = self.directory / "redis.conf"
         if not file.exists():
             file.write_text("".join(f"{name} {value}\n" for name, value in self.options.items()))
@@ -84,7 +84,7 @@ class Node:
         processes.wait_until(self._listens, self.name, needs=[self.process], timeout=60)
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it; its data stay."""
+        """Stop the server and keep its data."""
         if self.process is not None:
             self.process.signal(number)
             processes.stop([self.process], grace=10 if number is signal.SIGTERM else 0)
@@ -102,7 +102,7 @@ class Node:
 
 @dataclass
 class Cluster:
-    """Servers that were started together, and those that joined them."""
+    """Servers that were started together, and those that joined later."""
 
     engine: str
     version: str
@@ -112,7 +112,7 @@ class Cluster:
     nodes: list[Node] = field(default_factory=list)
 
     def add(self, **options: str) -> Node:
-        """One more server, which knows nobody yet."""
+        """Start a server that knows no other node yet."""
         name = f"demo-{len(self.nodes)}"
         directory = self.directory / name
         directory.mkdir()
@@ -140,97 +140,97 @@ class Cluster:
         return node
 
     async def identify(self) -> None:
-        """Ask who has no id yet."""
+        """Query the ID of every node whose ID is not known yet."""
         for node in self.nodes:
             if not node.id:
                 async with node.asked(self.access) as server:
-                    node.id = await server.ask("CLUSTER", "MYID")
+                    node.id = await server.execute("CLUSTER", "MYID")
 
-    async def form(self, masters: int, replicas: int = 0) -> None:
-        """A cluster of the first servers, the slots in equal parts; then `replicas` of each master."""
-        for _ in range(masters * (1 + replicas) - len(self.nodes)):
+    async def form(self, primaries: int, replicas: int = 0) -> None:
+        """Create a cluster with equal shares of the slots and `replicas` replicas per primary."""
+        for _ in range(primaries * (1 + replicas) - len(self.nodes)):
             self.add()
         await self.identify()
-        bounds = [SLOTS * number // masters for number in range(masters + 1)]
+        bounds = [SLOTS * number // primaries for number in range(primaries + 1)]
         for number, node in enumerate(self.nodes):
             async with node.asked(self.access) as server:
-                await server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-                if number < masters:
-                    await server.ask("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+                await server.execute("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+                if number < primaries:
+                    await server.execute("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
         await self.meet(self.nodes[1:])
-        for number, node in enumerate(self.nodes[masters:]):
-            await self.replicate(node, self.nodes[number % masters])
+        for number, node in enumerate(self.nodes[primaries:]):
+            await self.replicate(node, self.nodes[number % primaries])
         await self.settled()
 
     async def meet(self, nodes: Sequence[Node]) -> None:
-        """Let the first server know others."""
+        """Send CLUSTER MEET for the given nodes to the first server."""
         await self.identify()
         async with self.nodes[0].asked(self.access) as server:
             for node in nodes:
-                await server.ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+                await server.execute("CLUSTER", "MEET", "127.0.0.1", node.port)
 
     async def join(self, **options: str) -> Node:
-        """An empty master that all others know."""
+        """Add an empty primary and wait until all other nodes know it."""
         node = self.add(**options)
         await self.meet([node])
         await self.settled()
         return node
 
-    async def replicate(self, node: Node, master: Node) -> None:
+    async def replicate(self, node: Node, primary: Node) -> None:
         deadline = time.monotonic() + 60
         async with node.asked(self.access) as server:
             while True:
-                with suppress(RedisError):  # it may not know it yet
-                    await server.ask("CLUSTER", "REPLICATE", master.id)
+                with suppress(RedisError):  # the node may not know its primary yet
+                    await server.execute("CLUSTER", "REPLICATE", primary.id)
                     break
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
-        await self.until(lambda said: said[node.id].link_up and said[node.id].me.is_replica)
+        await self.until(lambda reports: reports[node.id].link_up and reports[node.id].me.is_replica)
 
     async def says(self) -> dict[str, NodeReport]:
-        """What each one says that lives."""
-        living = [node for node in self.nodes if node.alive]
-        return {
-            node.id: said for node, said in zip(living, [await node.says(self.access) for node in living], strict=True)
-        }
+        """Return the report of each running node, by node ID."""
+        running = [node for node in self.nodes if node.alive]
+        return {node.id: await node.says(self.access) for node in running}
 
     async def settled(self) -> dict[str, NodeReport]:
-        """Wait until all that live know each other, each slot's owner, and whom each replica follows."""
+        """Wait until all running nodes have the same view of nodes, slot owners and primaries of replicas."""
 
-        def agreed(said: dict[str, NodeReport]) -> bool:
+        def agreed(reports: dict[str, NodeReport]) -> bool:
             views = {
-                tuple(sorted((node.id, str(node.slots), node.master) for node in each.nodes if not node.failing))
-                for each in said.values()
+                tuple(sorted((node.id, str(node.slots), node.primary) for node in each.nodes if not node.failing))
+                for each in reports.values()
             }
-            known = all({node.id for node in each.nodes} >= set(said) for each in said.values())
-            linked = all(node.linked for each in said.values() for node in each.nodes if node.id in said)
-            return len(views) == 1 and known and linked and all(each.state_ok for each in said.values())
+            known = all({node.id for node in each.nodes} >= set(reports) for each in reports.values())
+            linked = all(node.linked for each in reports.values() for node in each.nodes if node.id in reports)
+            return len(views) == 1 and known and linked and all(each.state_ok for each in reports.values())
 
         return await self.until(agreed)
 
     async def until(self, holds: Callable[[dict[str, NodeReport]], bool], seconds: float = 90) -> dict[str, NodeReport]:
-        """Wait until what they say has something."""
+        """Wait until `holds` returns true for the reports of the running nodes, and return the reports."""
         deadline = time.monotonic() + seconds
-        said: dict[str, NodeReport] = {}
+        reports: dict[str, NodeReport] = {}
         while True:
             with suppress(RedisError):
-                said = await self.says()
-                if holds(said):
-                    return said
+                reports = await self.says()
+                if holds(reports):
+                    return reports
             if time.monotonic() > deadline:
-                lines = [f"{each.me} of {len(each.nodes)}, ok: {each.state_ok}" for each in said.values()]
-                raise AssertionError("\n".join(("not in time:", *lines)))
+                lines = [
+                    f"{each.me}, known nodes: {len(each.nodes)}, state ok: {each.state_ok}" for each in reports.values()
+                ]
+                raise AssertionError("\n".join((f"timed out after {seconds:g} s; last reports:", *lines)))
             await asyncio.sleep(0.1)
 
     async def owners(self) -> dict[str, Slots]:
-        """The slots of each that has some, as it says itself."""
-        return {node_id: said.me.slots for node_id, said in (await self.says()).items() if said.me.slots}
+        """Return the slots of each primary that owns any, from its own report."""
+        return {node_id: report.me.slots for node_id, report in (await self.says()).items() if report.me.slots}
 
     def cli(self, *arguments: str) -> str:
-        """What the engine's own client prints.
+        """Run ``redis-cli`` or ``valkey-cli`` and return its output.
 
         Raises:
-            AssertionError: it fails.
+            AssertionError: the command fails.
         """
         command = [*redis_programs.cli(self.engine, self.version), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -238,31 +238,31 @@ class Cluster:
         return done.stdout
 
     def check(self) -> None:
-        """That the engine's own client finds nothing amiss: all slots owned, none open, all agree."""
+        """Assert that ``--cluster check`` of the engine's client passes: all slots owned, none open, views agree."""
         node = next(node for node in self.nodes if node.alive)
-        words = ["--user", "default", "--pass", self.access.password] if self.access.password else []
-        said = self.cli(*words, "--no-auth-warning", "--cluster", "check", f"127.0.0.1:{node.port}")
-        assert "All 16384 slots covered" in said, said
-        assert "[WARNING]" not in said, said
-        assert "[ERR]" not in said, said
+        login = ["--user", "default", "--pass", self.access.password] if self.access.password else []
+        output = self.cli(*login, "--no-auth-warning", "--cluster", "check", f"127.0.0.1:{node.port}")
+        assert "All 16384 slots covered" in output, output
+        assert "[WARNING]" not in output, output
+        assert "[ERR]" not in output, output
 
     def end(self) -> None:
         processes.stop([node.process for node in self.nodes if node.process is not None])
 
 
-def all_know(said: Mapping[str, NodeReport], node: str, master: str = "") -> bool:
-    """Whether all know whom a node follows; nobody if it is a master.
+def all_know(reports: Mapping[str, NodeReport], node: str, primary: str = "") -> bool:
+    """Return whether all nodes know the primary of a node; `primary` is empty if the node itself is one.
 
-    Until they do, a master lets no replica take over, and no slot is opened to or from a new master.
+    Until then a primary accepts no failover, and no slot can be opened to or from a new primary.
     """
     return all(
-        any(known.id == node and known.master == master for known in each.nodes if known.linked)
-        for each in said.values()
+        any(known.id == node and known.primary == primary for known in each.nodes if known.linked)
+        for each in reports.values()
     )
 
 
 class Redis:
-    """Starts clusters."""
+    """Factory of clusters."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -270,11 +270,12 @@ class Redis:
 
     @contextmanager
     def cluster(self, of: tuple[str, str], access: Access = OPEN, **options: str) -> Iterator[Cluster]:
-        """A cluster without servers yet; those that it gets end when the context is left.
+        """Create a cluster without servers; all its servers are stopped at the end of the context.
 
         Args:
             of: engine and version.
-            options: directives of their configuration, with underscores.
+            access: credentials for connections.
+            options: configuration directives of the servers, with underscores instead of hyphens.
         """
         directory = self._directory / f"cluster-{next(self._count)}"
         directory.mkdir()
@@ -287,13 +288,13 @@ class Redis:
 
 
 def key_in(slot: int, number: int = 0) -> bytes:
-    """A key of a slot, another one for each number."""
+    """Return a key in a slot; each number gives a different key."""
     return b"{%d}:%d" % (_tags()[slot], number)
 
 
 @lru_cache
 def _tags() -> dict[int, int]:
-    """For each slot a number that is in it."""
+    """Return a hash tag for each slot: a number that hashes to the slot."""
     found: dict[int, int] = {}
     for tag in itertools.count():
         found.setdefault(key_slot(b"%d" % tag), tag)
@@ -303,7 +304,7 @@ def _tags() -> dict[int, int]:
 
 
 def free_port() -> int:
-    """A port that is free, as is the one of the bus that belongs to it."""
+    """Return a free port whose cluster bus port is free too."""
     while True:
         (port,) = free_ports(1)
         if port > HIGHEST_PORT:
@@ -314,7 +315,7 @@ def free_port() -> int:
 
 
 class Client:
-    """Reads and writes as a client of a cluster does: it goes where it is sent (MOVED, ASK)."""
+    """Cluster client that follows redirections (`MOVED`, `ASK`)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -322,17 +323,17 @@ class Client:
         self._owners: dict[int, int] = {}
 
     async def ask(self, key: bytes, *command: str | int | bytes, seconds: float = 30) -> object:
-        """The answer to a command about a key.
+        """Send a command for a key and return the reply; retry until the timeout.
 
         Raises:
-            RedisError: none came in time.
+            RedisError: no attempt succeeded in time.
         """
         deadline = time.monotonic() + seconds
         slot = key_slot(key)
         while True:
             port = self._owners.get(slot) or next(node.port for node in self._cluster.nodes if node.alive)
             try:
-                return await self._ask(slot, port, command)
+                return await self._send(slot, port, command)
             except RedisError:
                 self._owners.pop(slot, None)
                 if time.monotonic() > deadline:
@@ -343,20 +344,20 @@ class Client:
         for server in self._servers.values():
             await server.aclose()
 
-    async def _ask(self, slot: int, port: int, command: Command) -> object:
+    async def _send(self, slot: int, port: int, command: Command) -> object:
         try:
-            answer = await self._server(port).ask(*command)
+            reply = await self._server(port).execute(*command)
         except Refused as error:
-            *_, where = str(error).split()
+            *_, address = str(error).split()
             if error.code == "MOVED":
-                self._owners[slot] = int(where.rpartition(":")[2])
-                return await self._server(self._owners[slot]).ask(*command)
+                self._owners[slot] = int(address.rpartition(":")[2])
+                return await self._server(self._owners[slot]).execute(*command)
             if error.code != "ASK":
                 raise
-            _, answer = await self._server(int(where.rpartition(":")[2])).pipe((("ASKING",), command))
-            if isinstance(answer, Refused):
-                raise answer from None
-        return answer
+            _, reply = await self._server(int(address.rpartition(":")[2])).pipe((("ASKING",), command))
+            if isinstance(reply, Refused):
+                raise reply from None
+        return reply
 
     def _server(self, port: int) -> Server:
         if port not in self._servers:

@@ -1,1 +1,1 @@
-"""What the platform does with real pods."""
+"""End-to-end scenarios with real pods."""

@@ -1,4 +1,4 @@
-"""What every scenario is given: kubectl in a namespace of its own, helm, the operator."""
+"""Fixtures of all scenarios: kubectl in a new namespace, Helm, the operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from e2e.scenarios.support.release import Release
 def environment() -> dict[str, str]:
     kubeconfig = os.environ.get("KUBECONFIG") or str(ROOT / ".cluster/kubeconfig")
     if not Path(kubeconfig).exists():
-        pytest.fail(f"no cluster: {kubeconfig} does not exist. Start one: make up")
+        pytest.fail(f"no cluster is running: {kubeconfig} does not exist; fix: make up")
     return {**os.environ, "KUBECONFIG": kubeconfig}
 
 
@@ -29,7 +29,7 @@ def helm(environment: dict[str, str]) -> Helm:
 
 @pytest.fixture
 def kubectl(environment: dict[str, str]) -> Iterator[Kubectl]:
-    """A kubectl in a fresh namespace under the strictest Pod Security."""
+    """Return kubectl in a new namespace that enforces the restricted Pod Security Standard."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     kubectl = Kubectl(name, environment)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -40,19 +40,19 @@ def kubectl(environment: dict[str, str]) -> Iterator[Kubectl]:
 
 @pytest.fixture
 def system(kubectl: Kubectl) -> Kubectl:
-    """A kubectl in the platform's namespace."""
+    """Return kubectl in the platform's namespace."""
     return kubectl.within(SYSTEM)
 
 
 @pytest.fixture
 def found_release(helm: Helm, system: Kubectl, tmp_path: Path) -> Release:
-    """The platform's release, to look at."""
+    """Return the platform's release, for tests that do not change it."""
     return Release.found(helm, system, tmp_path / "values.json")
 
 
 @pytest.fixture
 def release(found_release: Release, operator: Operator) -> Iterator[Release]:
-    """The platform's release, to be changed; afterwards it is as it was found."""
+    """Return the platform's release, for tests that change it; restore it afterwards."""
     yield found_release
     found_release.restore()
     operator.await_rollout()
@@ -75,15 +75,15 @@ def redis_operator(system: Kubectl) -> Operator:
 
 @pytest.fixture
 def account(kubectl: Kubectl) -> Iterator[Account]:
-    """Makes ServiceAccounts with the ClusterRoles that are named, and gives their tokens."""
+    """Factory of ServiceAccounts with the given ClusterRoles; it returns their tokens."""
     bound: list[str] = []
 
     def make(name: str, *roles: str) -> str:
         kubectl("create", "serviceaccount", name)
         for role in roles:
             bound.append(f"{kubectl.namespace}-{name}-{role}")
-            who = f"--serviceaccount={kubectl.namespace}:{name}"
-            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", who)
+            subject = f"--serviceaccount={kubectl.namespace}:{name}"
+            kubectl("create", "clusterrolebinding", bound[-1], f"--clusterrole={role}", subject)
         return kubectl("create", "token", name).strip()
 
     yield make

@@ -1,4 +1,4 @@
-"""The cluster itself. `make test-e2e` runs this file last and by itself, for its last test takes the cluster down."""
+"""The local cluster. `make test-e2e` runs this file last, in a separate session: its last test removes the cluster."""
 
 import json
 import subprocess
@@ -44,11 +44,11 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 @pytest.fixture
 def cluster() -> Cluster:
     running = Cluster.running()
-    assert running is not None, "no local cluster is up; mend: make up"
+    assert running is not None, "no local cluster is running; fix: make up"
     return running
 
 
-def test_pods_of_different_nodes_reach_each_other_by_address_service_and_name(cluster: Cluster) -> None:
+def test_pods_on_different_nodes_reach_each_other_by_ip_service_and_name(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--filename", "-", stdin=POD_OF_EACH_NODE)
     try:
         cluster.kubectl("rollout", "status", "daemonset/probe", "--timeout=60s")
@@ -63,7 +63,7 @@ def test_pods_of_different_nodes_reach_each_other_by_address_service_and_name(cl
         cluster.kubectl("delete", "--filename", "-", "--wait=false", stdin=POD_OF_EACH_NODE)
 
 
-def test_a_volume_is_made_at_once(cluster: Cluster) -> None:
+def test_volume_is_provisioned_immediately(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--filename", "-", stdin=CLAIM)
     try:
         cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/probe", "--timeout=30s")
@@ -71,12 +71,12 @@ def test_a_volume_is_made_at_once(cluster: Cluster) -> None:
         cluster.kubectl("delete", "--filename", "-", stdin=CLAIM)
 
 
-def test_no_packet_of_a_pod_leaves_the_machine(cluster: Cluster) -> None:
+def test_nodes_have_no_default_route(cluster: Cluster) -> None:
     for node in cluster.nodes:
         assert "default" not in node.inside("ip", "route", "show")
 
 
-def test_up_again_changes_nothing(cluster: Cluster) -> None:
+def test_repeated_up_changes_nothing(cluster: Cluster) -> None:
     before = _identities(cluster)
     subprocess.run(["make", "up", f"NODES={len(cluster.nodes)}"], cwd=REPOSITORY, check=True, timeout=60)
     assert _identities(cluster) == before
@@ -95,19 +95,19 @@ def test_down_leaves_nothing_behind(cluster: Cluster) -> None:
 
 
 def _answers(cluster: Cluster, pod: str, host: str) -> bool:
-    """Whether a server answers a pod; with a memcached client of one line, for images that have none.
+    """Return whether a server responds to a pod; uses bash, because the images have no memcached client.
 
-    A Service's address answers only a moment after its pods are ready: once kube-proxy has heard of them.
+    A Service's address responds only a moment after its pods are ready, once kube-proxy has updated its rules.
     """
-    asking = f"exec 3<>/dev/tcp/{host}/11211; printf 'version\\r\\n' >&3; head -n 1 <&3"
+    request = f"exec 3<>/dev/tcp/{host}/11211; printf 'version\\r\\n' >&3; head -n 1 <&3"
     try:
-        return cluster.kubectl("exec", pod, "--", "bash", "-c", asking).startswith("VERSION 1.6.38")
+        return cluster.kubectl("exec", pod, "--", "bash", "-c", request).startswith("VERSION 1.6.38")
     except ClusterError:
         return False
 
 
 def _identities(cluster: Cluster) -> object:
-    """Every pod's UID and restarts, and Helm's revisions; without namespaces of scenarios, which may still go."""
+    """Return UIDs and restarts of pods, and Helm's revisions; ignores namespaces of scenarios, which may terminate."""
     found = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
     pods = [pod for pod in found if not pod["metadata"]["namespace"].startswith("e2e-")]
     releases = cluster.kubectl("get", "secrets", "--all-namespaces", "--selector=owner=helm", "--output=name")

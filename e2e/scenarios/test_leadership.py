@@ -1,4 +1,4 @@
-"""Two replicas, one of which leads: what is felt of a change between them."""
+"""Leader election: the effect of a change of the leader."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from e2e.scenarios.support.operator import CONTAINER, Operator
 @pytest.fixture
 def memcacheds(kubectl: Kubectl, operator: Operator) -> Memcacheds:
     operator.await_rollout()
-    assert len(operator.pods) >= 2, "this is about one that takes over from another"
+    assert len(operator.pods) >= 2, "leader election needs two replicas or more"
     operator.leader()
     return Memcacheds(kubectl.environment["KUBECONFIG"], kubectl.namespace)
 
 
-class Story:
-    """What a Lease said, one state after the other.
+class LeaseHistory:
+    """Changes of a Lease.
 
     Attributes:
-        holders: who held it, each as often as it came to.
-        transitions: how often it was handed on, by the Lease's own count.
+        holders: consecutive holders.
+        transitions: leaseTransitions at the start of each holder.
     """
 
     def __init__(self) -> None:
@@ -38,63 +38,61 @@ class Story:
 
     @classmethod
     @contextmanager
-    def read(cls, memcacheds: Memcacheds, operator: Operator) -> Iterator[Story]:
-        """Read it within the block."""
-        story = cls()
+    def read(cls, memcacheds: Memcacheds, operator: Operator) -> Iterator[LeaseHistory]:
+        """Record the changes of an operator's Lease until the end of the context."""
+        history = cls()
         leases = client.CoordinationV1Api(memcacheds.connection).list_namespaced_lease
         with watched(
-            leases, story._see, operator.system.namespace, field_selector=f"metadata.name={operator.lease_name}"
+            leases, history._on_lease, operator.system.namespace, field_selector=f"metadata.name={operator.lease_name}"
         ):
-            until("the Lease is read", lambda: story.holders)
-            yield story
+            until("the Lease is read", lambda: history.holders)
+            yield history
 
-    def _see(self, _kind: str, lease: Any) -> None:
+    def _on_lease(self, _kind: str, lease: Any) -> None:
         holder = lease.spec.holder_identity
         if holder and [holder] != self.holders[-1:]:
             self.holders.append(holder)
             self.transitions.append(lease.spec.lease_transitions)
 
 
-def test_a_leader_that_ends_hands_over_within_two_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
+def test_terminating_leader_hands_over_within_two_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()["metadata"]["name"]
-    with Story.read(memcacheds, operator) as story, Pulse.beating(memcacheds) as pulse:
+    with LeaseHistory.read(memcacheds, operator) as history, Pulse.beating(memcacheds) as pulse:
         time.sleep(1)
         operator.system("delete", "pod", leader, "--wait=false")
-        until("another leads", lambda: len(story.holders) == 2, seconds=20)
+        until("another replica is the leader", lambda: len(history.holders) == 2, seconds=20)
         time.sleep(1)
-    print(f"handover: the longest wait of {len(pulse.waits)} Services was {pulse.longest:.2f} s")
+    print(f"leader terminated: of {len(pulse.waits)} deleted Services, the longest was missing {pulse.longest:.2f} s")
     assert pulse.longest < 2
-    assert len(story.holders) == 2
-    assert story.transitions[1] == story.transitions[0] + 1
+    assert len(history.holders) == 2
+    assert history.transitions[1] == history.transitions[0] + 1
     operator.await_rollout()
 
 
-def test_a_leader_that_is_killed_is_followed_within_twenty_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
+def test_killed_leader_is_replaced_within_twenty_seconds(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()
-    with Story.read(memcacheds, operator) as story, Pulse.beating(memcacheds, every=0.5) as pulse:
+    with LeaseHistory.read(memcacheds, operator) as history, Pulse.beating(memcacheds, every=0.5) as pulse:
         time.sleep(1)
         runtime.signal(leader, CONTAINER, "SIGKILL")
-        until("another leads", lambda: len(story.holders) == 2, seconds=20)
+        until("another replica is the leader", lambda: len(history.holders) == 2, seconds=20)
         time.sleep(1)
-    print(f"leader killed: the longest wait of {len(pulse.waits)} Services was {pulse.longest:.2f} s")
-    assert 5 < pulse.longest < 20, "shorter than a Lease's rest would mean that nobody was killed"
-    assert story.transitions[1] == story.transitions[0] + 1
+    print(f"leader killed: of {len(pulse.waits)} deleted Services, the longest was missing {pulse.longest:.2f} s")
+    assert 5 < pulse.longest < 20, "a shorter time than the Lease duration means that the leader was not killed"
+    assert history.transitions[1] == history.transitions[0] + 1
     operator.await_rollout()
 
 
 @pytest.mark.long
-def test_a_leader_that_froze_finds_itself_followed_and_writes_nothing(
-    operator: Operator, memcacheds: Memcacheds
-) -> None:
+def test_frozen_leader_writes_nothing_after_it_lost_the_lease(operator: Operator, memcacheds: Memcacheds) -> None:
     leader = operator.leader()
-    with Story.read(memcacheds, operator) as story, Pulse.beating(memcacheds, every=0.2) as pulse:
+    with LeaseHistory.read(memcacheds, operator) as history, Pulse.beating(memcacheds, every=0.2) as pulse:
         time.sleep(1)
         runtime.signal(leader, CONTAINER, "SIGSTOP")
         try:
-            until("another leads", lambda: len(story.holders) == 2, seconds=25)
+            until("another replica is the leader", lambda: len(history.holders) == 2, seconds=25)
         finally:
             runtime.signal(leader, CONTAINER, "SIGCONT")
         time.sleep(5)
-    print(f"leader frozen: the longest wait of {len(pulse.waits)} Services was {pulse.longest:.2f} s")
-    assert len(story.holders) == 2, "the one that thawed took the Lease back"
+    print(f"leader frozen: of {len(pulse.waits)} deleted Services, the longest was missing {pulse.longest:.2f} s")
+    assert len(history.holders) == 2, "the frozen leader took the Lease again after it continued"
     operator.await_rollout()

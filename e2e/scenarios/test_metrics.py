@@ -1,4 +1,4 @@
-"""Metrics as a real Prometheus gets them, by the ServiceMonitors of the chart."""
+"""Metrics, scraped by a real Prometheus with the ServiceMonitors of the chart."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ LOGIN = ("app", "secret")
 
 @pytest.fixture
 def authority(operator: Operator, tmp_path: Path) -> Path:
-    """A file with the CA of the operator's certificate, which the Prometheus operator takes from the same Secret."""
+    """Return a file with the operator's CA certificate, from the Secret that the Prometheus operator reads too."""
     file = tmp_path / "ca.crt"
     file.write_bytes(operator.authority)
     return file
 
 
 def monitor(release: Release, name: str) -> dict[str, Any]:
-    """One of the ServiceMonitors that the chart makes if it is told to."""
+    """Return a ServiceMonitor of the chart by name."""
     monitors = release.rendered("ServiceMonitor", "--set=memcached.metrics.serviceMonitor.enabled=true")
     return next(found for found in monitors if found["metadata"]["name"] == name)
 
 
-def test_prometheus_scrapes_servers_that_ask_for_passwords_and_certificates(
+def test_prometheus_scrapes_servers_with_authentication_and_tls(
     kubectl: Kubectl, operator: Operator, found_release: Release, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "authority")
@@ -42,8 +42,8 @@ def test_prometheus_scrapes_servers_that_ask_for_passwords_and_certificates(
     kubectl.apply(users("users", LOGIN))
     tls = {"secretName": "certificate", "clientAuth": "required"}
     access = Access(LOGIN, tls_client(authority, own, checks_names=False), Names(kubectl))
-    asked = {"auth": {"secretName": "users"}, "tls": tls, "metrics": {}}
-    cache = Memcached.create(kubectl, "cache", access, size=2, **asked)
+    spec = {"auth": {"secretName": "users"}, "tls": tls, "metrics": {}}
+    cache = Memcached.create(kubectl, "cache", access, size=2, **spec)
     pods = set(cache.await_ready(2)["status"]["nodes"])
     assert cache.serves() == 2
 

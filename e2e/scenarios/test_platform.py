@@ -1,4 +1,4 @@
-"""Install, upgrade and uninstall the platform by Helm, with resources that live through it."""
+"""Installation, upgrade and removal of the platform with Helm, while resources exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RELEASED = ROOT / "tests" / "released"
 BEFORE_CHART = str(RELEASED / "platform-0.1.0.tgz")
 BEFORE_OBJECTS = RELEASED / "memcached-0.1.0.yaml"
 CAN_RUN_HERE = ("memcached-sample", "sessions")
-"""Of the recorded ones, those that want no special nodes or images."""
+"""Recorded resources that need no special nodes or images."""
 FIELD_MANAGER = "memcached-operator"
 
 
@@ -36,7 +36,7 @@ def owner_reference(resource: dict[str, Any]) -> dict[str, Any]:
 
 
 def running(kubectl: Kubectl) -> dict[str, str]:
-    """The UID of each pod that is ready, by its name."""
+    """Return the UID of each ready pod, by name."""
     return {
         pod["metadata"]["name"]: pod["metadata"]["uid"]
         for pod in kubectl.items("pods")
@@ -49,7 +49,7 @@ def make(kubectl: Kubectl, *arguments: str) -> None:
 
 
 @pytest.mark.long
-def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
+def test_upgrade_changes_the_operator_but_not_the_servers(
     kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
@@ -65,33 +65,33 @@ def test_an_upgrade_changes_the_operator_and_leaves_the_servers(
     assert cache.now["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-def test_an_upgrade_from_the_release_before_and_the_way_back_leave_the_servers(
+def test_upgrade_from_the_previous_release_and_rollback_keep_the_servers(
     kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
 ) -> None:
-    """With that release's own chart, and with the objects that its operator made, as they were recorded.
+    """Use the chart of the previous release and recorded objects of its operator.
 
-    Its operator's image is not here, so that no operator runs while it is installed.
+    The image of the previous operator is not available, so no operator runs while that release is installed.
     """
-    known = release.values.with_name("known.json")  # it had one operator, and its schema knows no other
+    known = release.values.with_name("known.json")  # the schema of the previous chart allows only memcached
     known.write_text(json.dumps({"memcached": json.loads(release.values.read_text())["memcached"]}))
     helm("upgrade", RELEASE, BEFORE_CHART, "-f", str(known), "--take-ownership")
     revision = json.loads(helm("list", "--filter", f"^{RELEASE}$", "-o", "json"))[0]["revision"]
     operator.system("scale", operator.deployment, "--replicas=0")
     operator.await_end()
     recorded = yaml.safe_load_all(BEFORE_OBJECTS.read_text())
-    made = [found for found in recorded if found["metadata"]["name"] in CAN_RUN_HERE]
-    for found in made:
+    objects = [found for found in recorded if found["metadata"]["name"] in CAN_RUN_HERE]
+    for found in objects:
         if found["kind"] == "Memcached":
             resource = json.loads(kubectl("apply", "-f", "-", "-o", "json", given=found))
         else:
             found["metadata"]["ownerReferences"] = [owner_reference(resource)]
             kubectl("apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "-f", "-", given=found)
-    wanted = sum(found["spec"]["replicas"] for found in kubectl.items("deployments"))
-    until("the servers run", lambda: len(running(kubectl)) == wanted)
+    replicas = sum(found["spec"]["replicas"] for found in kubectl.items("deployments"))
+    until("all servers are ready", lambda: len(running(kubectl)) == replicas)
     pods = running(kubectl)
 
     release.upgrade("--force-conflicts")
-    for found in made:
+    for found in objects:
         if found["kind"] == "Memcached":
             cache = Memcached(kubectl, found["metadata"]["name"])
             cache.await_ready(found["spec"]["size"])
@@ -107,7 +107,7 @@ def test_helm_test_passes(helm: Helm) -> None:
     assert "Phase:          Succeeded" in helm("test", RELEASE, "--logs")
 
 
-def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_takes_them_up(
+def test_uninstall_keeps_resources_and_servers_for_the_next_install(
     kubectl: Kubectl, operator: Operator, helm: Helm, release: Release
 ) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
@@ -126,7 +126,7 @@ def test_uninstalling_keeps_the_resources_and_their_servers_and_a_new_install_ta
 
 @pytest.mark.long
 @pytest.mark.usefixtures("release")
-def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, operator: Operator, helm: Helm) -> None:
+def test_operator_deployed_alone_manages_existing_resources(kubectl: Kubectl, operator: Operator, helm: Helm) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     image = operator.system.get(operator.deployment)["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -140,7 +140,7 @@ def test_one_operator_deployed_alone_takes_the_resources_up(kubectl: Kubectl, op
     assert cache.serves() == 2
 
 
-def test_the_operator_runs_restricted(operator: Operator) -> None:
+def test_operator_runs_with_a_restricted_security_context(operator: Operator) -> None:
     for pod in operator.pods:
         container = pod["spec"]["containers"][0]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True

@@ -1,4 +1,4 @@
-"""Everything at once, for minutes: people, failures and restarts in random order, and always the same kind of end."""
+"""Soak test: random changes, failures and restarts for minutes; the resource must always converge to its spec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret,
 from e2e.scenarios.support.commands import Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
 
-ROUNDS = 30
+DISRUPTIONS = 30
 LOGIN = ("app", "secret")
 CHOICES: dict[str, list[Any]] = {
     "size": [0, 1, 2, 3],
@@ -35,7 +35,7 @@ CHOICES: dict[str, list[Any]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_interference_always_ends_as_the_spec_says(
+def test_resource_converges_to_its_spec_after_random_disruptions(
     kubectl: Kubectl, operator: Operator, seed: int, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
@@ -46,32 +46,41 @@ def test_random_interference_always_ends_as_the_spec_says(
     cache = Memcached.create(kubectl, "cache", **spec)
     cache.await_ready(2)
 
-    def respecify() -> None:
+    def change_spec() -> None:
         changed = chance.sample(sorted(CHOICES), 3)
         spec.update({field: chance.choice(CHOICES[field]) for field in changed})
         patch = f"--patch={json.dumps({'spec': spec})}"
-        # The operator may be gone, and its webhooks with it.
-        until("the change is taken", partial(kubectl, "patch", "memcached", "cache", "--type=merge", patch))
+        # The operator may be down, and its webhooks with it.
+        until(
+            "the API server accepts the change", partial(kubectl, "patch", "memcached", "cache", "--type=merge", patch)
+        )
 
-    def lose_servers() -> None:
+    def delete_pods() -> None:
         kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
 
-    def meddle() -> None:
-        with contextlib.suppress(Refused):  # it may just be gone, or be the other kind
+    def scale_deployment() -> None:
+        with contextlib.suppress(Refused):  # it may not exist, or be a StatefulSet
             kubectl("patch", "deployment", "cache", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
 
     def delete_owned() -> None:
         kind = chance.choice(["deployment", "statefulset", "service"])
         kubectl("delete", kind, "cache", "--wait=false", "--ignore-not-found")
 
-    moves: list[Callable[[], None]] = [respecify, respecify, lose_servers, meddle, delete_owned, operator.kill]
-    for _ in range(ROUNDS):
-        chance.choice(moves)()
+    disruptions: list[Callable[[], None]] = [
+        change_spec,
+        change_spec,
+        delete_pods,
+        scale_deployment,
+        delete_owned,
+        operator.kill,
+    ]
+    for _ in range(DISRUPTIONS):
+        chance.choice(disruptions)()
         time.sleep(chance.uniform(0, 1.5))
-    print(f"seed {seed} ends with {spec}")
+    print(f"seed {seed}: final spec {spec}")
     size = spec["size"]
     cache.await_ready(size, seconds=300)
-    until("no pod is left over", lambda: len(kubectl.items("pods")) == size)
+    until("there are no surplus pods", lambda: len(kubectl.items("pods")) == size)
     cache.access = Access(
         login=LOGIN if spec.get("auth") else None,
         tls=tls_client(authority, checks_names=False) if spec.get("tls") else None,

@@ -1,4 +1,4 @@
-"""Servers that speak TLS, and ask clients for certificates if they shall."""
+"""memcached servers with TLS and client certificates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Pair:
-    """A client's certificate by another authority."""
-    return Authority(tmp_path / "stranger").issue("client", "client")
+def untrusted(tmp_path: Path) -> Pair:
+    """Return a client certificate of an unknown CA."""
+    return Authority(tmp_path / "untrusted").issue("client", "client")
 
 
 @pytest.fixture
 def trusting(kubectl: Kubectl, authority: Authority) -> Trusting:
-    """What clients bring that trust the authority: their own certificate, if any."""
+    """Factory of settings for clients that trust the CA, optionally with a client certificate."""
 
     def make(own: Pair | None = None, *, checks_names: bool = True) -> Access:
         return Access(tls=tls_client(authority, own, checks_names=checks_names), names=Names(kubectl))
@@ -39,16 +39,15 @@ def trusting(kubectl: Kubectl, authority: Authority) -> Trusting:
 
 
 def issue(authority: Authority, kubectl: Kubectl, file: str = "server") -> Pair:
-    """A certificate for the servers of `cache` by their stable names."""
+    """Issue a certificate for the stable names of the servers of `cache`."""
     service = f"cache.{kubectl.namespace}.svc"
     return authority.issue(file, "cache", hosts=[service, f"*.{service}", f"*.{service}.cluster.local"])
 
 
-def refuses(access: Access, server: str) -> bool:
-    """Whether a server refuses a client.
+def rejects(access: Access, server: str) -> bool:
+    """Return whether a server rejects a client.
 
-    Under TLS 1.3 a handshake without the certificate that is asked for looks well to the client; the refusal comes with
-    the first answer.
+    In TLS 1.3 the handshake succeeds for a client without the required certificate; the server rejects it afterwards.
     """
     try:
         with access.connection(server) as connection:
@@ -58,28 +57,26 @@ def refuses(access: Access, server: str) -> bool:
         return True
 
 
-def shown(access: Access, server: str) -> bytes:
-    """The certificate that a server shows."""
+def served_certificate(access: Access, server: str) -> bytes:
+    """Return the certificate of a server."""
     with access.connection(server) as connection:
         assert isinstance(connection, ssl.SSLSocket)
         return connection.getpeercert(binary_form=True) or b""
 
 
-def test_plain_clients_are_refused_and_others_served_by_name(
-    kubectl: Kubectl, authority: Authority, trusting: Trusting
-) -> None:
+def test_plain_text_clients_are_rejected(kubectl: Kubectl, authority: Authority, trusting: Trusting) -> None:
     kubectl.apply(tls_secret("certificate", authority, issue(authority, kubectl)))
     tls = {"secretName": "certificate"}
     cache = Memcached.create(kubectl, "cache", trusting(), size=2, workload="StatefulSet", tls=tls)
     cache.await_ready(2)
     assert cache.serves() == 2
     for server in cache.servers:
-        assert refuses(Access(names=Names(kubectl)), server)
-        assert not refuses(trusting(), server)
+        assert rejects(Access(names=Names(kubectl)), server)
+        assert not rejects(trusting(), server)
 
 
-def test_clients_without_the_right_certificate_are_refused(
-    kubectl: Kubectl, authority: Authority, stranger: Pair, trusting: Trusting
+def test_clients_without_a_trusted_certificate_are_rejected(
+    kubectl: Kubectl, authority: Authority, untrusted: Pair, trusting: Trusting
 ) -> None:
     kubectl.apply(tls_secret("certificate", authority, issue(authority, kubectl)))
     own = authority.issue("client", "client")
@@ -89,13 +86,13 @@ def test_clients_without_the_right_certificate_are_refused(
     cache.await_ready(2)
     assert cache.serves() == 2
     for server in cache.servers:
-        assert refuses(trusting(checks_names=False), server), "no certificate"
-        assert refuses(trusting(stranger, checks_names=False), server), "another authority's"
-        assert refuses(Access(names=Names(kubectl)), server), "no TLS"
-        assert not refuses(right, server)
+        assert rejects(trusting(checks_names=False), server), "no certificate"
+        assert rejects(trusting(untrusted, checks_names=False), server), "certificate of an unknown CA"
+        assert rejects(Access(names=Names(kubectl)), server), "no TLS"
+        assert not rejects(right, server)
 
 
-def test_a_renewed_certificate_is_shown_and_no_item_is_lost(
+def test_renewed_certificate_is_served_without_losing_items(
     kubectl: Kubectl, authority: Authority, trusting: Trusting
 ) -> None:
     kubectl.apply(tls_secret("certificate", authority, issue(authority, kubectl)))
@@ -103,13 +100,17 @@ def test_a_renewed_certificate_is_shown_and_no_item_is_lost(
     cache = Memcached.create(kubectl, "cache", trusting(), size=1, workload="StatefulSet", tls=tls)
     cache.await_ready(1)
     [server], pods = cache.servers, uids(kubectl)
-    before = shown(cache.access, server)
+    before = served_certificate(cache.access, server)
     with cache.access.client(server) as client:
         client.set("kept", "yes")
         kubectl.apply(tls_secret("certificate", authority, issue(authority, kubectl, "renewed")))
         cache.touch()
-        until("the renewed certificate is shown", lambda: shown(cache.access, server) != before, seconds=180)
-        assert client.get("kept") == b"yes", "a connection that was open stays"
+        until(
+            "the server presents the renewed certificate",
+            lambda: served_certificate(cache.access, server) != before,
+            seconds=180,
+        )
+        assert client.get("kept") == b"yes", "open connections are kept"
     with cache.access.client(server) as client:
         assert client.get("kept") == b"yes"
     assert uids(kubectl) == pods

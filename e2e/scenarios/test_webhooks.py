@@ -1,4 +1,4 @@
-"""Webhooks while their certificates change, and while nobody answers them."""
+"""Webhooks while their certificates are rotated, and while no operator is running."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from e2e.scenarios.support.resource import condition, uids
 
 CRD = "memcacheds.cache.example.com"
 RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
-WRONG = {"size": 1, "maxItemSizeMB": 64}
-SENTENCE = "64 is more than half of memoryMB"
+INVALID = {"size": 1, "maxItemSizeMB": 64}
+MESSAGE = "64 is more than half of memoryMB"
 
 
 def certificates(operator: Operator) -> dict[str, str]:
-    """What each replica shows to who calls its webhooks, by the replica's name."""
+    """Return the webhook certificate of each replica, by name of the pod."""
     return {
         pod["metadata"]["name"]: ssl.get_server_certificate((pod["status"]["podIP"], 9443), timeout=5)
         for pod in operator.pods
     }
 
 
-def unanswered(kubectl: Kubectl) -> dict[str, float]:
-    """How often the API server called a webhook in vain, and refused the request for it or let it pass."""
+def failed_webhook_calls(kubectl: Kubectl) -> dict[str, float]:
+    """Return how often a webhook call failed and the API server rejected or allowed the request, by metric."""
     lines = kubectl("get", "--raw", "/metrics").splitlines()
     counted = re.compile(r"apiserver_admission_webhook_(fail_open_count|rejection_count\{error_type=\"calling_webhook)")
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if counted.match(line))}
 
 
 def callers_of(memcacheds: Memcacheds) -> list[Callable[[int], None]]:
-    """Calls that both webhooks must have a part in: one is tried out; one is made, changed and deleted."""
+    """Return API calls that involve both webhooks: a dry run, and creation, change and deletion of a resource."""
 
     def try_out(_: int) -> None:
-        asked = {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}, "podDisruptionBudget": {"minAvailable": 9}}
-        tried, warning = memcacheds.try_out("tried", size=1, **asked)
-        assert tried["spec"]["size"] == 2, "the first defaults"
-        assert "lets none be evicted" in warning, "the second warns"
+        spec = {"autoscaling": {"minReplicas": 2, "maxReplicas": 3}, "podDisruptionBudget": {"minAvailable": 9}}
+        tried, warning = memcacheds.try_out("tried", size=1, **spec)
+        assert tried["spec"]["size"] == 2, "the mutating webhook sets defaults"
+        assert "allows no evictions" in warning, "the validating webhook warns"
 
     def change(number: int) -> None:
         name = f"changed-{number % 20}"
@@ -57,56 +57,56 @@ def callers_of(memcacheds: Memcacheds) -> list[Callable[[int], None]]:
 
 
 @pytest.fixture
-def hasty(operator: Operator, release: Release) -> Operator:
-    """The operator with certificates that live for twenty seconds, and authorities that live for eighty."""
+def short_lived(operator: Operator, release: Release) -> Operator:
+    """Return the operator with certificates valid for 20 s and CAs valid for 80 s."""
     lifetime = [{"name": "CERTIFICATE_LIFETIME", "value": "20"}]
     release.upgrade("--set-json", f"memcached.extraEnv={json.dumps(lifetime)}")
     operator.await_rollout()
-    with operator.gone():  # whoever was there before might make others that live for months
+    with operator.gone():  # an old replica could issue certificates valid for months
         operator.system("delete", "secret", f"{operator.name}-certificates")
     return operator
 
 
 @pytest.mark.parametrize(("cause", "states"), [("loss", 2), pytest.param("age", 3, marks=pytest.mark.long)])
-def test_certificates_and_authorities_change_under_load_and_no_call_fails(
-    kubectl: Kubectl, hasty: Operator, cause: str, states: int
+def test_no_webhook_call_fails_while_certificates_and_cas_are_rotated(
+    kubectl: Kubectl, short_lived: Operator, cause: str, states: int
 ) -> None:
-    """Clients trust the old authority, then both, then the new one; a lost Secret begins it, or the authority's age."""
+    """Clients trust the old CA, then both, then the new one; deletion of the Secret or the CA's age starts it."""
     memcacheds = Memcacheds(kubectl.environment["KUBECONFIG"], kubectl.namespace)
-    in_vain, pods = unanswered(kubectl), {pod["metadata"]["uid"] for pod in hasty.pods}
+    failed_before, pods = failed_webhook_calls(kubectl), {pod["metadata"]["uid"] for pod in short_lived.pods}
     authorities: set[str] = set()
-    shown: dict[str, set[str]] = {pod["metadata"]["name"]: set() for pod in hasty.pods}
+    served: dict[str, set[str]] = {pod["metadata"]["name"]: set() for pod in short_lived.pods}
 
-    def look() -> tuple[int, int]:
-        """How many states of the authority were seen, and how many certificates of each replica at least."""
-        authorities.add(hasty.system.get("secret", f"{hasty.name}-certificates")["data"]["ca.crt"])
-        for name, certificate in certificates(hasty).items():
-            shown[name].add(certificate)
-        return len(authorities), min(map(len, shown.values()))
+    def sample() -> tuple[int, int]:
+        """Return the number of trust bundles observed so far, and the minimum number of certificates per replica."""
+        authorities.add(short_lived.system.get("secret", f"{short_lived.name}-certificates")["data"]["ca.crt"])
+        for name, certificate in certificates(short_lived).items():
+            served[name].add(certificate)
+        return len(authorities), min(map(len, served.values()))
 
     def complete() -> bool:
-        seen = look()
-        assert all(each >= wanted for each, wanted in zip(seen, (states, 3), strict=True)), seen
+        observed = sample()
+        assert all(count >= expected for count, expected in zip(observed, (states, 3), strict=True)), observed
         return True
 
     began = time.monotonic()
     with Callers.calling(*callers_of(memcacheds)) as callers:
-        look()
+        sample()
         if cause == "loss":
-            hasty.system("delete", "secret", f"{hasty.name}-certificates")
-        until("all is renewed", complete, seconds=150)
+            short_lived.system("delete", "secret", f"{short_lived.name}-certificates")
+        until("the CA and all certificates are renewed", complete, seconds=150)
         time.sleep(2)
     print(
-        f"{len(authorities)} states of the authority and {max(map(len, shown.values()))} certificates in "
+        f"{len(authorities)} trust bundles and {max(map(len, served.values()))} certificates in "
         f"{time.monotonic() - began:.0f} s: of {sum(callers.calls.values())} calls, {len(callers.failures)} failed"
     )
     assert callers.failures == []
-    assert unanswered(kubectl) == in_vain
+    assert failed_webhook_calls(kubectl) == failed_before
     assert min(callers.calls.values()) > 20, callers.calls
-    assert {pod["metadata"]["uid"] for pod in hasty.pods} == pods, "nobody was restarted for it"
+    assert {pod["metadata"]["uid"] for pod in short_lived.pods} == pods, "no replica was restarted"
 
 
-def test_without_an_operator_what_is_new_is_refused_and_all_else_goes_on(kubectl: Kubectl, operator: Operator) -> None:
+def test_without_an_operator_only_creations_are_rejected(kubectl: Kubectl, operator: Operator) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     with operator.gone():
@@ -118,33 +118,33 @@ def test_without_an_operator_what_is_new_is_refused_and_all_else_goes_on(kubectl
         kubectl("delete", "memcached", "cache", "--timeout=20s")
 
 
-def test_what_an_older_crd_lets_pass_the_webhook_refuses_and_what_that_lets_pass_the_reconcile(
+def test_rule_missing_in_an_old_crd_is_enforced_by_webhook_and_reconcile(
     kubectl: Kubectl, operator: Operator, release: Release
 ) -> None:
-    """All three in the same words; the release's fixture brings the CRD's rules back."""
+    """All three report the same message; the release fixture restores the rules of the CRD."""
     with pytest.raises(Refused) as by_crd:
-        kubectl.apply(Memcached.manifest("cache", **WRONG))
-    assert f"spec.maxItemSizeMB: Invalid value: {SENTENCE}" in by_crd.value.said
+        kubectl.apply(Memcached.manifest("cache", **INVALID))
+    assert f"spec.maxItemSizeMB: Invalid value: {MESSAGE}" in by_crd.value.said
     release.upgrade("--set", "memcached.webhook.failurePolicy=Ignore")
     kubectl("patch", "crd", CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": RULES}]))
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     servers = uids(kubectl)
 
-    def refused_by_webhook() -> bool:
+    def rejected_by_webhook() -> bool:
         with pytest.raises(Refused) as refused:
-            kubectl.apply(Memcached.manifest("cache", **WRONG))
-        return f"spec.maxItemSizeMB: {SENTENCE}" in refused.value.said
+            kubectl.apply(Memcached.manifest("cache", **INVALID))
+        return f"spec.maxItemSizeMB: {MESSAGE}" in refused.value.said
 
-    until("the webhook says it, once the CRD no longer does", refused_by_webhook)
+    until("the webhook rejects the resource instead of the CRD", rejected_by_webhook)
     with operator.gone():
-        until("nobody says it", lambda: kubectl.apply(Memcached.manifest("cache", **WRONG)))
+        until("the API server accepts the resource", lambda: kubectl.apply(Memcached.manifest("cache", **INVALID)))
 
     def stalled() -> bool:
         found = condition(cache.now, "Stalled")
-        return found["status"] == "True" and f"spec.maxItemSizeMB: {SENTENCE}" in found["message"]
+        return found["status"] == "True" and f"spec.maxItemSizeMB: {MESSAGE}" in found["message"]
 
-    until("the resource itself says it", stalled)
+    until("the condition Stalled reports the error", stalled)
     assert uids(kubectl) == servers
     assert cache.serves() == 1
     kubectl.apply(Memcached.manifest("cache", size=1))

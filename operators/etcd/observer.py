@@ -1,7 +1,7 @@
-"""Gathers what there is of an EtcdCluster: Kubernetes' part from the cache, etcd's live from its members.
+"""Collects the observed state of an EtcdCluster: Kubernetes from the cache, etcd live from its members.
 
-A member that does not answer keeps none of the others from being heard: it is a place with an error. Whether that is
-its own trouble or the way to it, the plan must judge.
+An unreachable member does not affect the others: its instance has an error. The plan judges whether the member failed
+or only the connection to it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Servers = dict[int, Server]
 
 
 def observer(connect: Connect) -> Observe:
-    """Gathers what there is of an EtcdCluster.
+    """Return a function that observes an EtcdCluster.
 
     Args:
-        connect: to a member's server.
+        connect: opens a connection to a member.
     """
     return partial(_observe, connect)
 
@@ -67,21 +67,23 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         if (number := _volume_number(resource, volume)) is not None
     }
     numbers = {*range(_expected(resource, seen)), *members, *volumes}
-    places = tuple(_place(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers))
-    seen = dataclasses.replace(seen, places=places, job_pods=job_pods)
-    return await _look_closer(resource, await _hear(connect, resource, seen), kube)
+    instances = tuple(
+        _instance(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers)
+    )
+    seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods)
+    return await _read_live(resource, await _query(connect, resource, seen), kube)
 
 
-async def _hear(connect: Connect, resource: EtcdCluster, before: Observed) -> Observed:
-    """What members say to whom the Secret makes of us; if they let that one not in, to whom it made before."""
+async def _query(connect: Connect, resource: EtcdCluster, before: Observed) -> Observed:
+    """Query the members with the credentials of the Secret, or else with the former ones."""
     async with _connected(connect, resource, before) as servers:
-        seen = await _ask(resource, before, servers)
+        seen = await _query_members(resource, before, servers)
     access = former(seen.secrets)
     if not seen.denied or access is None:
         return seen
     before = dataclasses.replace(before, secrets=dataclasses.replace(before.secrets, access=access))
     async with _connected(connect, resource, before) as servers:
-        again = await _ask(resource, before, servers)
+        again = await _query_members(resource, before, servers)
     return seen if again.denied else dataclasses.replace(again, former_password=True)
 
 
@@ -102,7 +104,7 @@ def _expected(resource: EtcdCluster, seen: Observed) -> int:
     return max(resource.spec.size, replicas)
 
 
-def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
+def _instance(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
     name = names.member_name(resource, number)
     pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
     holder = volume if resource.spec.storage.medium == "Volume" else pod_obj
@@ -120,11 +122,11 @@ def _place(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj 
 
 @asynccontextmanager
 async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
-    """Connections to every pod that has an address; nothing is sent yet."""
+    """Connect to every pod that has an address; nothing is sent yet."""
     servers = {
-        place.number: connect(observe.endpoint(resource, place), seen.secrets.access)
-        for place in seen.places
-        if place.pod and place.pod.address
+        instance.number: connect(observe.endpoint(resource, instance), seen.secrets.access)
+        for instance in seen.instances
+        if instance.pod and instance.pod.address
     }
     try:
         yield servers
@@ -132,84 +134,84 @@ async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) ->
         await asyncio.gather(*(server.aclose() for server in servers.values()))
 
 
-async def _ask(resource: EtcdCluster, seen: Observed, servers: Servers) -> Observed:
-    """What members say: each of itself, and one of those that take part of the cluster."""
+async def _query_members(resource: EtcdCluster, seen: Observed, servers: Servers) -> Observed:
+    """Query each member for its own status, and one healthy member for the state of the cluster."""
     answers = await asyncio.gather(*(_answer(server.status()) for server in servers.values()))
-    said = dict(zip(servers, answers, strict=True))
+    replies = dict(zip(servers, answers, strict=True))
     if not any(isinstance(answer, EndpointStatus) for answer in answers):
         seen = dataclasses.replace(seen, denied=next((str(no) for no in answers if isinstance(no, Denied)), ""))
-    places = tuple(_with_answer(place, said.get(place.number)) for place in seen.places)
-    seen = dataclasses.replace(seen, places=places, cluster_id=_cluster_id(resource, places))
-    for place in _voices(seen):
-        server = servers[place.number]
+    instances = tuple(_with_reply(instance, replies.get(instance.number)) for instance in seen.instances)
+    seen = dataclasses.replace(seen, instances=instances, cluster_id=_cluster_id(resource, instances))
+    for instance in _queryable(seen):
+        server = servers[instance.number]
         found = await _answer(server.members())
         if isinstance(found, Members):
             seen = with_members(resource, seen, found)
-            return await _ask_further(seen, place, server, servers)
-    return await _ask_remembered(seen, servers)
+            return await _query_cluster(seen, instance, server, servers)
+    return await _query_without_quorum(seen, servers)
 
 
-async def _answer(question: Awaitable[Answer]) -> Answer | EtcdError:
-    """An answer, or why there is none."""
+async def _answer(request: Awaitable[Answer]) -> Answer | EtcdError:
+    """Return the response, or the error."""
     try:
-        return await question
+        return await request
     except EtcdError as error:
         return error
 
 
-def _with_answer(place: Instance, answer: EndpointStatus | EtcdError | None) -> Instance:
+def _with_reply(instance: Instance, answer: EndpointStatus | EtcdError | None) -> Instance:
     if isinstance(answer, EtcdError):
-        return dataclasses.replace(place, error=str(answer))
-    return dataclasses.replace(place, status=answer)
+        return dataclasses.replace(instance, error=str(answer))
+    return dataclasses.replace(instance, status=answer)
 
 
-def _cluster_id(resource: EtcdCluster, places: Iterable[Instance]) -> int:
-    """That which a recovery makes, else the recorded one, if anybody answers with it; else what anybody says."""
-    found = [place.status.cluster_id for place in places if place.status]
+def _cluster_id(resource: EtcdCluster, instances: Iterable[Instance]) -> int:
+    """Return the id of the recovery's cluster, or the recorded one, if a member reports it; else any reported id."""
+    found = [instance.status.cluster_id for instance in instances if instance.status]
     known = (successor(resource), resource.recorded_cluster_id)
     return next((cluster_id for cluster_id in (*known, *found) if cluster_id in found), 0)
 
 
-def _voices(seen: Observed) -> list[Instance]:
-    """Who can tell the list: members of this cluster that know a leader; the leader itself first."""
+def _queryable(seen: Observed) -> list[Instance]:
+    """Return members that can provide the list: voters of this cluster that know a leader; the leader first."""
     able = [
-        place
-        for place in seen.answering
-        if place.status
-        and place.status.leader
-        and not place.status.learner
-        and place.status.cluster_id == seen.cluster_id
+        instance
+        for instance in seen.answering
+        if instance.status
+        and instance.status.leader
+        and not instance.status.learner
+        and instance.status.cluster_id == seen.cluster_id
     ]
-    return sorted(able, key=lambda place: (place is not seen.leader, place.number))[:3]
+    return sorted(able, key=lambda instance: (instance is not seen.leader, instance.number))[:3]
 
 
 def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Observed:
-    """The places with their members: each by its peer URL, and with the disk that is recorded for this very member."""
+    """Assign members to instances by peer URL, with the volume that is recorded for exactly this member."""
     by_number: dict[int, Member] = {}
     for member in found.members:
         for url in member.peer_urls:
             if (number := names.number_of(resource, url)) is not None:
                 by_number[number] = member
-    places = {place.number: place for place in seen.places}
-    for number in by_number.keys() - places.keys():
-        places[number] = _place(resource, number, None, None)
+    instances = {instance.number: instance for instance in seen.instances}
+    for number in by_number.keys() - instances.keys():
+        instances[number] = _instance(resource, number, None, None)
     recorded = {known.id: known.volume for known in resource.recorded_members if known.id}
     for number, member in by_number.items():
-        places[number] = dataclasses.replace(places[number], member=member, recorded=recorded.get(member.id, ""))
+        instances[number] = dataclasses.replace(instances[number], member=member, recorded=recorded.get(member.id, ""))
     return dataclasses.replace(
         seen,
-        places=tuple(places[number] for number in sorted(places)),
+        instances=tuple(instances[number] for number in sorted(instances)),
         members=found.members,
         cluster_id=found.cluster_id,
     )
 
 
-async def _ask_further(seen: Observed, voice: Instance, server: Server, servers: Servers) -> Observed:
-    """What else one member can say of the cluster, and what is asked only where something is the matter."""
+async def _query_cluster(seen: Observed, source: Instance, server: Server, servers: Servers) -> Observed:
+    """Query one member for the state of the cluster; some queries are sent only if there is a problem."""
     version, auth = await asyncio.gather(_answer(server.cluster_version()), _answer(server.auth_enabled()))
     seen = dataclasses.replace(
         seen,
-        alarms=voice.status.alarms if voice.status else (),
+        alarms=source.status.alarms if source.status else (),
         cluster_version=version if isinstance(version, str) else "",
         auth_enabled=auth if isinstance(auth, bool) else None,
     )
@@ -221,77 +223,85 @@ async def _ask_further(seen: Observed, voice: Instance, server: Server, servers:
 
 
 async def _hashes(seen: Observed, servers: Servers) -> dict[int, HashKV]:
-    """Every voter's hash at the lowest revision that any of them is at."""
-    asked = [place for place in seen.places if place.status and place.member and not place.member.learner]
-    revision = min((place.status.revision for place in asked if place.status), default=0)
-    answers = await asyncio.gather(*(_answer(servers[place.number].hash_kv(revision)) for place in asked))
+    """Return the hash of every voter at the lowest revision of any voter."""
+    queried = [
+        instance for instance in seen.instances if instance.status and instance.member and not instance.member.learner
+    ]
+    revision = min((instance.status.revision for instance in queried if instance.status), default=0)
+    answers = await asyncio.gather(*(_answer(servers[instance.number].hash_kv(revision)) for instance in queried))
     return {
-        place.member.id: answer
-        for place, answer in zip(asked, answers, strict=True)
-        if place.member and isinstance(answer, HashKV)
+        instance.member.id: answer
+        for instance, answer in zip(queried, answers, strict=True)
+        if instance.member and isinstance(answer, HashKV)
     }
 
 
-async def _ask_remembered(seen: Observed, servers: Servers) -> Observed:
-    """Where nobody knows a quorum: the list as the most advanced has it, and how far the silent ones' data goes."""
-    silent = [number for number in servers if (place := seen.place(number)) and place.status is None]
-    answers = await asyncio.gather(*(_answer(servers[number].progress()) for number in silent))
+async def _query_without_quorum(seen: Observed, servers: Servers) -> Observed:
+    """Without a quorum, query the most advanced member's local list, and the progress of unreachable members."""
+    unreachable = [number for number in servers if (instance := seen.instance(number)) and instance.status is None]
+    answers = await asyncio.gather(*(_answer(servers[number].progress()) for number in unreachable))
     progress = {
-        number: answer for number, answer in zip(silent, answers, strict=True) if not isinstance(answer, EtcdError)
+        number: answer for number, answer in zip(unreachable, answers, strict=True) if not isinstance(answer, EtcdError)
     }
-    places = tuple(dataclasses.replace(place, progress=progress.get(place.number)) for place in seen.places)
-    seen = dataclasses.replace(seen, places=places)
+    instances = tuple(
+        dataclasses.replace(instance, progress=progress.get(instance.number)) for instance in seen.instances
+    )
+    seen = dataclasses.replace(seen, instances=instances)
     advanced = sorted(
-        (place for place in seen.answering if place.status and place.status.cluster_id == seen.cluster_id),
-        key=lambda place: (place.status.raft_term, place.status.raft_index) if place.status else (0, 0),
+        (instance for instance in seen.answering if instance.status and instance.status.cluster_id == seen.cluster_id),
+        key=lambda instance: (instance.status.raft_term, instance.status.raft_index) if instance.status else (0, 0),
         reverse=True,
     )
-    for place in advanced:
-        found = await _answer(servers[place.number].remembered_members())
+    for instance in advanced:
+        found = await _answer(servers[instance.number].remembered_members())
         if isinstance(found, Members):
             return dataclasses.replace(seen, remembered=found.members)
     return seen
 
 
-async def _look_closer(resource: EtcdCluster, seen: Observed, kube: Kube) -> Observed:
-    """Read live what a step that cannot be taken back would rest on: the cache may be behind, or not know it at all.
+async def _read_live(resource: EtcdCluster, seen: Observed, kube: Kube) -> Observed:
+    """Read from the API server what an irreversible step depends on: the cache may be stale or incomplete.
 
-    That is a disk that seems to be another than the recorded one, and a volume that would be in the way of a member
-    that is to come, which somebody else may have made.
+    That is a volume that seems to differ from the recorded one, and a volume that another user may have created for a
+    member that is about to be added.
     """
-    places = [await _looked_at(resource, seen, place, kube) for place in seen.places]
-    return dataclasses.replace(seen, places=tuple(places))
+    instances = [await _read_instance_live(resource, seen, instance, kube) for instance in seen.instances]
+    return dataclasses.replace(seen, instances=tuple(instances))
 
 
-async def _looked_at(resource: EtcdCluster, seen: Observed, place: Instance, kube: Kube) -> Instance:
+async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: Instance, kube: Kube) -> Instance:
     in_volume = resource.spec.storage.medium == "Volume"
-    if seen.lost(place) and place.empty_data_dir:
-        place = dataclasses.replace(
-            place, empty_data_dir=has_empty_data_dir(await _live(kube, POD, resource.namespace, place.name))
+    if seen.lost(instance) and instance.empty_data_dir:
+        instance = dataclasses.replace(
+            instance, empty_data_dir=has_empty_data_dir(await _live(kube, POD, resource.namespace, instance.name))
         )
-    if seen.lost(place) and not place.empty_data_dir:
+    if seen.lost(instance) and not instance.empty_data_dir:
         kind, name = (
-            (PERSISTENT_VOLUME_CLAIM, names.volume_name(resource, place.number)) if in_volume else (POD, place.name)
+            (PERSISTENT_VOLUME_CLAIM, names.volume_name(resource, instance.number))
+            if in_volume
+            else (POD, instance.name)
         )
-        return _with_holder(place, await _live(kube, kind, resource.namespace, name), in_volume=in_volume)
-    if in_volume and place.volume is None and _may_come(resource, seen, place):
-        name = names.volume_name(resource, place.number)
-        return _with_holder(place, await _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True)
-    return place
+        return _with_holder(instance, await _live(kube, kind, resource.namespace, name), in_volume=in_volume)
+    if in_volume and instance.volume is None and _may_come(resource, seen, instance):
+        name = names.volume_name(resource, instance.number)
+        return _with_holder(
+            instance, await _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True
+        )
+    return instance
 
 
-def _may_come(resource: EtcdCluster, seen: Observed, place: Instance) -> bool:
-    """Whether a volume is about to be made here: for the seed, or for a member that is to be added."""
+def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool:
+    """Whether a volume is about to be created here: for the seed, or for a member that is to be added."""
     replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
     if seen.members is None:
-        return place.number == SEED and seen.stateful_set is None and not begun(resource, seen)
-    missing = [other.number for other in seen.places if other.member is None and other.number >= replicas]
-    return place.number == min(missing, default=None) and place.number < resource.spec.size
+        return instance.number == SEED and seen.stateful_set is None and not begun(resource, seen)
+    missing = [other.number for other in seen.instances if other.member is None and other.number >= replicas]
+    return instance.number == min(missing, default=None) and instance.number < resource.spec.size
 
 
-def _with_holder(place: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:
+def _with_holder(instance: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:
     disk = holder["metadata"]["uid"] if holder else ""
-    return dataclasses.replace(place, disk=disk, volume=holder if in_volume else place.volume)
+    return dataclasses.replace(instance, disk=disk, volume=holder if in_volume else instance.volume)
 
 
 async def _live(kube: Kube, kind: Kind, namespace: str, name: str) -> Obj | None:

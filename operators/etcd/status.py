@@ -1,8 +1,8 @@
-"""What is said of an EtcdCluster: its status, from what was seen. Pure.
+"""Status of an EtcdCluster. Pure.
 
-A healthy cluster's status does not move: sizes are told anew only when they changed by a tenth, and what was known of
-somebody who does not answer stays. Where no list of members is known, what was last told of them stays, too, for it is
-what the operator goes by.
+The status of a healthy cluster does not change: sizes are updated only if they changed by a tenth, and the last known
+values of an unreachable member are kept. Without a list of members, their last status is kept as well, because the
+operator depends on it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
 
 MIN_CHANGE_SHARE = 0.1
-"""Part of a size by which it must differ from what was told before it is told anew."""
+"""Relative change of a size from which on it is updated in the status."""
 
 
 def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
-    """The whole status, but its conditions."""
+    """Return the whole status, except for its conditions."""
     members = _members(resource, seen)
     cluster_id = _cluster_id(resource, seen)
     found: dict[str, Any] = {
@@ -44,9 +44,9 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "image": resource.image_reference(settings.image_repository),
         "members": members,
         "endpoints": [
-            names.client_url_of(resource, place.name)
-            for place in sorted(seen.healthy_voters, key=lambda place: place.number)
-            if place.ready
+            names.client_url_of(resource, instance.name)
+            for instance in sorted(seen.healthy_voters, key=lambda instance: instance.number)
+            if instance.ready
         ],
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
         "recovery": quorum_recovery.report(resource, seen),
@@ -58,54 +58,54 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
 
 
 def _members(resource: EtcdCluster, seen: Observed) -> list[Obj]:
-    """Every member by its number; and former ones, without an id, while the disk that they wrote on is still there."""
+    """Return every member by number, and former members, without an id, while their volume exists."""
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
-        return [_remembered(member, seen.named(name)) for name, member in before.items()]
+        return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
-        _member(seen, place, before.get(place.name) or {})
-        for place in sorted(seen.places, key=lambda place: place.number)
-        if place.member or place.vacated
+        _member(seen, instance, before.get(instance.name) or {})
+        for instance in sorted(seen.instances, key=lambda instance: instance.number)
+        if instance.member or instance.vacated
     ]
 
 
-def _remembered(member: Obj, place: Instance | None) -> Obj:
-    """What was told of a member, where nobody tells the list: the kubelet knows whether it serves."""
+def _remembered(member: Obj, instance: Instance | None) -> Obj:
+    """Return the last status of a member, with health from the kubelet, if no list of members is known."""
     role = "voter" if member.get("role") == "leader" else member.get("role")
-    healthy = place is not None and place.ready
+    healthy = instance is not None and instance.ready
     return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
 
 
-def _member(seen: Observed, place: Instance, before: Obj) -> Obj:
-    member, said = place.member, place.status
+def _member(seen: Observed, instance: Instance, before: Obj) -> Obj:
+    member, status = instance.member, instance.status
     if member is None:
-        return {"name": place.name, "volume": place.recorded}
+        return {"name": instance.name, "volume": instance.recorded}
     identity = f"{member.id:016x}"
     if before.get("id") != identity:
         before = {}
-    role = "learner" if member.learner else "leader" if place is seen.leader else "voter"
+    role = "learner" if member.learner else "leader" if instance is seen.leader else "voter"
     found = {
-        "name": place.name,
+        "name": instance.name,
         "id": identity,
         "role": role,
-        "version": said.version if said else before.get("version"),
-        "dbSize": _told(said.db_size if said else None, before.get("dbSize")),
-        "dbInUse": _told(said.db_in_use if said else None, before.get("dbInUse")),
-        "healthy": seen.healthy(place) and (member.learner or place.ready),
+        "version": status.version if status else before.get("version"),
+        "dbSize": _size_to_report(status.db_size if status else None, before.get("dbSize")),
+        "dbInUse": _size_to_report(status.db_in_use if status else None, before.get("dbInUse")),
+        "healthy": seen.healthy(instance) and (member.learner or instance.ready),
         "alarms": sorted(alarm.kind for alarm in seen.alarms if alarm.member_id == member.id) or None,
-        "volume": recorded_disk(seen, place) or None,
+        "volume": recorded_disk(seen, instance) or None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _told(size: int | None, before: int | None) -> int | None:
+def _size_to_report(size: int | None, before: int | None) -> int | None:
     if size is None or (before is not None and abs(size - before) <= MIN_CHANGE_SHARE * before):
         return before
     return size
 
 
 def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
-    """The recorded one, for ever; or that of the cluster that a recovery made in its place."""
+    """Return the recorded id, which never changes, or that of the cluster that a recovery created."""
     known, found = resource.recorded_cluster_id, seen.cluster_id
     if found and (not known or found == bootstrap.successor(resource)):
         known = found
@@ -113,7 +113,9 @@ def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
 
 
 def _version(resource: EtcdCluster, seen: Observed) -> str | None:
-    running = [Version.parse(place.status.version) for place in seen.places if place.status and place.member]
+    running = [
+        Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
+    ]
     if not running:
         recorded: str | None = resource.reported.get("version")
         return recorded

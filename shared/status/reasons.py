@@ -84,7 +84,7 @@ class Catalogue:
 NO_REASON = Reason()
 """Reason of a step that has nothing to report."""
 
-COMMON = Catalogue("runbook.md")
+COMMON = Catalogue("runbook/README.md")
 
 API_UNAVAILABLE = COMMON.add(
     "ApiUnavailable",

@@ -1,4 +1,4 @@
-"""Databases in containers: on the Docker daemon that answers, else on one of our own."""
+"""Fixtures for databases in containers, on the running Docker daemon or on one that the tests start."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from tests.containers.support.servers import VERSIONS, Servers
 
 
 @pytest.fixture(scope="session")
-def ours() -> Iterator[bool]:
-    """A daemon that answers where the environment says; whether it is of our own."""
+def own_daemon() -> Iterator[bool]:
+    """Ensure that Docker is running; return whether the tests started the daemon."""
     with ExitStack() as stack:
-        made = not answers()
-        if made:
+        started = not answers()
+        if started:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             patch.setenv("DOCKER_HOST", stack.enter_context(daemon()))
-        testcontainers_config.ryuk_disabled = True  # would be pulled; every container here is in a context that ends it
-        yield made
+        testcontainers_config.ryuk_disabled = True  # Ryuk would have to be pulled; context managers stop all containers
+        yield started
 
 
 @pytest.fixture(scope="session")
-def servers(ours: bool) -> Servers:
-    """Starts servers of memcached."""
-    made = Servers(ours=ours)
-    made.provide()
-    return made
+def servers(own_daemon: bool) -> Servers:
+    """Factory of memcached servers."""
+    factory = Servers(own_daemon=own_daemon)
+    factory.provide()
+    return factory
 
 
 @pytest.fixture(scope="session")
-def etcd(ours: bool, tmp_path_factory: pytest.TempPathFactory) -> Etcd:
-    """Starts clusters of etcd."""
-    return Etcd(tmp_path_factory.mktemp("etcd"), ours=ours)
+def etcd(own_daemon: bool, tmp_path_factory: pytest.TempPathFactory) -> Etcd:
+    """Factory of etcd clusters."""
+    return Etcd(tmp_path_factory.mktemp("etcd"), own_daemon=own_daemon)
 
 
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
-    """A version of memcached: what holds, holds for each."""
+    """Version of memcached; tests run with each."""
     return str(request.param)
 
 
 @pytest.fixture(params=[pytest.param(each, marks=[] if each == NEWEST else pytest.mark.long) for each in ETCD])
 def etcd_version(request: pytest.FixtureRequest) -> str:
-    """A version of etcd: what holds, holds for each; but the newest one's are enough for most changes."""
+    """Version of etcd; tests run with the newest, and with all versions in `make test-long`."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Redis:
-    """Starts clusters of Redis and Valkey."""
+    """Factory of Redis and Valkey clusters."""
     return Redis(tmp_path_factory.mktemp("redis"))
 
 
@@ -69,6 +69,6 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Redis:
     ]
 )
 def engine(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """An engine and its version: what holds, holds for each; but oldest and newest are enough for most changes."""
+    """Engine and version; tests run with the oldest and the newest, and with all versions in `make test-long`."""
     found: tuple[str, str] = request.param
     return found

@@ -1,4 +1,4 @@
-"""The charts as tests take them: by the real Helm, in a copy with its dependencies in place; the tree stays clean."""
+"""Render the charts with the real Helm, in a copy with its dependencies, so that the source tree stays clean."""
 
 from __future__ import annotations
 
@@ -78,33 +78,36 @@ EVERYTHING: Obj = {
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
     ],
 }
-"""A value for whatever has none by default."""
+"""A value for every key that is empty or disabled by default."""
 
-LITTLE: Obj = {
+MINIMAL: Obj = {
     "replicas": 1,
     "webhook": {"enabled": False},
     "metrics": {"enabled": False},
     "rbac": {"create": False},
-    "serviceAccount": {"create": False, "name": "theirs"},
+    "serviceAccount": {"create": False, "name": "external"},
     "crds": {"enabled": False},
     "podDisruptionBudget": {"enabled": False},
 }
-"""Without whatever can be left out."""
+"""Everything optional disabled."""
 
-BROUGHT: Obj = {"certificates": {"source": "secret", "secretName": "mine"}}
-PLAIN: Obj = {"metrics": {"secure": False, "serviceMonitor": {"enabled": True}}, "networkPolicy": {"enabled": True}}
+PROVIDED_CERTIFICATE: Obj = {"certificates": {"source": "secret", "secretName": "mine"}}
+PLAIN_HTTP: Obj = {
+    "metrics": {"secure": False, "serviceMonitor": {"enabled": True}},
+    "networkPolicy": {"enabled": True},
+}
 
 VARIANTS: dict[str, Obj] = {
     "defaults": {},
     "everything": EVERYTHING,
-    "little": LITTLE,
-    "brought": BROUGHT,
-    "plain": PLAIN,
+    "minimal": MINIMAL,
+    "provided-certificate": PROVIDED_CERTIFICATE,
+    "plain-http": PLAIN_HTTP,
 }
-"""Values of an operator's chart that between them render every object, every field and every branch."""
+"""Values of an operator's chart that together render every object, field and branch."""
 
 CHOICES = [dict(zip(NAMES, choice, strict=True)) for choice in itertools.product((True, False), repeat=len(NAMES))]
-"""Which operators the umbrella chart brings: every combination."""
+"""Every combination of enabled operators in the umbrella chart."""
 
 COMBINATIONS = {
     "+".join([variant, *(name for name, enabled in choice.items() if enabled)]): {
@@ -113,18 +116,18 @@ COMBINATIONS = {
     for choice in CHOICES
     for variant, values in VARIANTS.items()
 }
-"""Values of the umbrella chart: every combination of operators, each with every variant of values."""
+"""Values of the umbrella chart: every combination of operators with every variant of values."""
 
 
 def helm(*arguments: str | Path, values: Values | None = None) -> str:
-    """What a helm command says; raises ClusterError with its words where it fails."""
-    # As JSON: Go's YAML takes a bare y for a boolean, Python's does not.
+    """Run helm and return its output; raises ClusterError with its error message."""
+    # As JSON, because Go's YAML parser reads a bare y as a boolean, and Python's does not quote it.
     given = ["--values", "-"] if values is not None else []
     return run(binaries.find("helm"), *arguments, *given, stdin=json.dumps(values) if values is not None else None)
 
 
 def copy_to(directory: Path) -> Path:
-    """A copy of all charts, their dependencies in place."""
+    """Copy all charts and download their dependencies into the copy."""
     charts = directory / "charts"
     shutil.copytree(CHARTS, charts, ignore=shutil.ignore_patterns("*.tgz", "values"))
     for name in (*OPERATORS, "platform"):
@@ -135,13 +138,13 @@ def copy_to(directory: Path) -> Path:
 def manifest(
     chart: Path, values: Values | None = None, *, release: str = "platform", namespace: str = NAMESPACE
 ) -> str:
-    """What a chart renders, as text."""
+    """Render a chart to text."""
     return helm("template", release, chart, "--namespace", namespace, values=values or {})
 
 
 @functools.cache
 def _rendered(chart: Path, values: str, release: str, namespace: str) -> list[Obj]:
-    # C's parser takes a tenth of the time of Python's.
+    # The C parser takes a tenth of the time of the Python parser.
     text = manifest(chart, json.loads(values), release=release, namespace=namespace)
     return [obj for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
 
@@ -149,34 +152,34 @@ def _rendered(chart: Path, values: str, release: str, namespace: str) -> list[Ob
 def render(
     chart: Path, values: Values | None = None, *, release: str = "platform", namespace: str = NAMESPACE
 ) -> list[Obj]:
-    """What a chart renders, as objects of the caller's own; the same chart and values are rendered once."""
+    """Render a chart to objects that the caller may modify; results are cached by chart and values."""
     return copy.deepcopy(_rendered(chart, json.dumps(values or {}), release, namespace))
 
 
 def is_hook(obj: Obj) -> bool:
-    """Whether Helm makes the object for `helm test` only."""
+    """Return whether the object is a Helm hook, created only for `helm test`."""
     return "helm.sh/hook" in obj["metadata"].get("annotations", {})
 
 
 def of_kind(objects: list[Obj], kind: str) -> list[Obj]:
-    """The objects of a kind that a release holds, hooks aside."""
+    """Return the objects of a kind, without hooks."""
     return [obj for obj in objects if obj["kind"] == kind and not is_hook(obj)]
 
 
 def only(objects: list[Obj], kind: str) -> Obj:
-    """The one object of a kind that a release holds."""
+    """Return the only object of a kind, ignoring hooks."""
     (found,) = of_kind(objects, kind)
     return found
 
 
 def named(objects: list[Obj], kind: str, ending: str) -> Obj:
-    """The one object of a kind that a release holds whose name ends so."""
+    """Return the only object of a kind with a name suffix, ignoring hooks."""
     (found,) = (obj for obj in of_kind(objects, kind) if obj["metadata"]["name"].endswith(ending))
     return found
 
 
 def pods(objects: list[Obj]) -> list[Obj]:
-    """Every pod that would run: those of Deployments, and hooks."""
+    """Return the pods that would run: those of Deployments and of hooks."""
     found = [obj for obj in objects if obj["kind"] == "Pod"]
     for deployment in of_kind(objects, "Deployment"):
         named = {key: deployment["metadata"][key] for key in ("name", "namespace")}

@@ -1,4 +1,4 @@
-"""Secrets that live in a dict, and are written as the executor writes them."""
+"""In-memory Secrets, written as the executor writes them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from shared.runtime.plan import WriteSecret
 
 @dataclass(kw_only=True)
 class Drawer:
-    """The Secrets.
+    """In-memory store of Secrets.
 
     Attributes:
-        found: by name; None for one that does not exist.
-        written: how often one was.
+        found: Secrets by name; None for a Secret that does not exist.
+        written: number of writes.
     """
 
     found: dict[str, Obj | None] = field(default_factory=dict)
     written: int = 0
 
     def write(self, write: WriteSecret) -> None:
-        """What was ordered is made; it replaces what was seen, or is refused."""
+        """Write a Secret and issue its certificate; fail if the Secret changed since it was observed."""
         secret = json.loads(json.dumps(write.obj))
         name = secret["metadata"]["name"]
         assert write.seen == self.found.get(name), "a write that the API server would refuse"
         self.written += 1
         if write.order is not None:
-            made = ca.fulfil(write.order)
-            pair = made.serving or made.authority
+            issued = ca.fulfil(write.order)
+            pair = issued.serving or issued.authority
             assert pair is not None
             secret["data"] |= encoded(dict(zip(write.under, pair, strict=True)))
         if write.token:
@@ -41,9 +41,9 @@ class Drawer:
         self.found[name] = secret
 
     def put(self, name: str, content: dict[str, str]) -> None:
-        """As a person does."""
+        """Write a Secret as a user would."""
         self.written += 1
         before = self.found.get(name)
         uid = before["metadata"]["uid"] if before else f"uid-{self.written}"
-        about = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(self.written)}
-        self.found[name] = {"kind": "Secret", "metadata": about, "data": encoded(content)}
+        metadata = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(self.written)}
+        self.found[name] = {"kind": "Secret", "metadata": metadata, "data": encoded(content)}

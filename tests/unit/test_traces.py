@@ -1,4 +1,4 @@
-"""What a reconcile asks of a database, as an OpenTelemetry collector hears of it."""
+"""Spans for the requests of a reconcile to a database, as an OpenTelemetry collector receives them."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ THING = Kind("test.example.com", "v1", "Traced", "traceds")
 
 @dataclass(frozen=True)
 class Change(Call):
-    """A step on a database."""
+    """A step that changes a database."""
 
     def __str__(self) -> str:
         return "change something"
 
 
-async def traced(ask: Callable[[], Awaitable[Any]], change: Callable[[], Awaitable[Any]]) -> list[Span]:
-    """The spans of one reconcile that asks a database, changes it, and asks again."""
+async def traced(query: Callable[[], Awaitable[Any]], change: Callable[[], Awaitable[Any]]) -> list[Span]:
+    """Return the spans of one reconcile that queries a database, changes it, and queries it again."""
     changed = False
 
     async def observe(*_: Any) -> None:
-        await ask()
+        await query()
 
     async def call(_: Call) -> None:
         nonlocal changed
@@ -67,28 +67,28 @@ async def traced(ask: Callable[[], Awaitable[Any]], change: Callable[[], Awaitab
             harness.queue.close()
             await harness.queue.rest()
             worker.cancel()
-        return told(collector)
+        return ordered(collector)
 
 
-def told(collector: Collector) -> list[Span]:
-    """All spans, each after what it is a part of."""
+def ordered(collector: Collector) -> list[Span]:
+    """Return all spans of the trace, parents before children."""
     [root] = [span for span in collector.spans if not span.parent]
 
-    def below(whole: Span) -> list[Span]:
-        return [whole, *(found for part in collector.parts(whole) for found in below(part))]
+    def tree(span: Span) -> list[Span]:
+        return [span, *(found for part in collector.parts(span) for found in tree(part))]
 
-    found = below(root)
-    assert len(found) == len(collector.spans), "all of it is one trace"
+    found = tree(root)
+    assert len(found) == len(collector.spans), "all spans belong to one trace"
     return found
 
 
-def whole(*, asked: list[str], changed: list[str]) -> list[str]:
-    """What a reconcile is made of: it makes sure of the resource before a step that cannot be taken back."""
-    look = ["observe", *asked, "plan"]
-    return ["reconcile", *look, "GET", "call", *changed, *look, "PATCH"]
+def expected(*, queries: list[str], changes: list[str]) -> list[str]:
+    """Return the span names of a reconcile; it reads the resource again before an irreversible step."""
+    observation = ["observe", *queries, "plan"]
+    return ["reconcile", *observation, "GET", "call", *changes, *observation, "PATCH"]
 
 
-async def test_each_command_to_memcached_is_told() -> None:
+async def test_each_memcached_command_has_a_span() -> None:
     async with memcached_server({"refresh_certs": b"OK\r\n"}) as to:
 
         @asynccontextmanager
@@ -97,7 +97,7 @@ async def test_each_command_to_memcached_is_told() -> None:
             yield server
             await server.aclose()
 
-        async def ask() -> None:
+        async def query() -> None:
             async with connected() as server:
                 await server.version()
 
@@ -105,19 +105,19 @@ async def test_each_command_to_memcached_is_told() -> None:
             async with connected() as server:
                 await server.refresh_certs()
 
-        spans = await traced(ask, change)
+        spans = await traced(query, change)
     greeting = "memcached version"
-    asked = [greeting, "memcached version"]
-    assert [span.name for span in spans] == whole(asked=asked, changed=[greeting, "memcached refresh_certs"])
+    queries = [greeting, "memcached version"]
+    assert [span.name for span in spans] == expected(queries=queries, changes=[greeting, "memcached refresh_certs"])
     assert {span.attributes.get("server") for span in spans if "memcached" in span.name} == {f"127.0.0.1:{to.port}"}
     [call] = [span for span in spans if span.name == "call"]
     assert call.attributes == {"step": "change something"}
 
 
-async def test_each_request_to_etcd_is_told_and_whether_it_failed() -> None:
+async def test_each_etcd_request_has_a_span_with_its_error() -> None:
     async with etcd_server(maintenance_status=STATUS, maintenance_defragment=refusing("not now")) as to:
 
-        async def ask() -> None:
+        async def query() -> None:
             async with to.connected(etcd.Access()) as server:
                 await server.status()
 
@@ -126,18 +126,18 @@ async def test_each_request_to_etcd_is_told_and_whether_it_failed() -> None:
                 with suppress(errors.EtcdError):
                     await server.defragment()
 
-        spans = await traced(ask, change)
-    asked = ["etcd maintenance/status"]
-    assert [span.name for span in spans] == whole(asked=asked, changed=["etcd maintenance/defragment"])
+        spans = await traced(query, change)
+    queries = ["etcd maintenance/status"]
+    assert [span.name for span in spans] == expected(queries=queries, changes=["etcd maintenance/defragment"])
     by_name = {span.name: span for span in spans}
     assert by_name["etcd maintenance/status"].attributes == {"server": f"demo-0 (127.0.0.1:{to.port})"}
     assert "not now" in by_name["etcd maintenance/defragment"].error
-    assert by_name["call"].error == "", "what was passed over is no error of the step"
+    assert by_name["call"].error == "", "a suppressed error does not fail the step"
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    """Of a server that answers each command of Redis with OK."""
+    """Port of a server that replies OK to every Redis command."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -153,7 +153,7 @@ async def port() -> AsyncIterator[int]:
     server.close()
 
 
-async def test_each_round_trip_to_redis_is_told_without_what_may_be_secret(port: int) -> None:
+async def test_each_redis_round_trip_has_a_span_without_secrets(port: int) -> None:
     async def exchange(*commands: redis.Command) -> None:
         endpoint = redis.Endpoint("demo-0", "127.0.0.1", "demo-0.test", port)
         line = connection.connect(endpoint, redis.Access(password="12345"))
@@ -164,7 +164,7 @@ async def test_each_round_trip_to_redis_is_told_without_what_may_be_secret(port:
         lambda: exchange(("CLUSTER", "NODES"), ("INFO", "all")),
         lambda: exchange(("ACL", "SETUSER", "default", ">hunter2"), ("CONFIG", "SET", "masterauth", "hunter2")),
     )
-    assert [span.name for span in spans] == whole(asked=["redis CLUSTER NODES"], changed=["redis ACL SETUSER"])
+    assert [span.name for span in spans] == expected(queries=["redis CLUSTER NODES"], changes=["redis ACL SETUSER"])
     by_name = {span.name: span for span in spans}
     server = f"demo-0 (127.0.0.1:{port})"
     assert by_name["redis CLUSTER NODES"].attributes == {"server": server, "commands": 2}

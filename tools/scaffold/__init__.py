@@ -1,1 +1,1 @@
-"""Writes the skeleton of an operator, or of a further kind of one: `make new-operator`, `make new-kind`."""
+"""Scaffolding of a new operator or of an additional kind: `make new-operator`, `make new-kind`."""

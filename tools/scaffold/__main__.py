@@ -1,4 +1,4 @@
-"""`python -m tools.scaffold operator NAME [KIND]`, or `kind OPERATOR KIND`."""
+"""Usage: python -m tools.scaffold operator NAME [KIND] | kind OPERATOR KIND."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tools.scaffold.scaffold import ScaffoldError, new_kind, new_operator
 
 
 def main(arguments: list[str]) -> int:
-    """Write a skeleton; the exit code says whether it could."""
+    """Write the files of a new operator or kind; return the exit code."""
     try:
         match arguments:
             case ["operator", name]:

@@ -1,4 +1,4 @@
-{{/* The operator's account. Only its pod mounts the token (see the Deployment), nothing else that runs as it. */}}
+{{/* ServiceAccount of the operator. Only the operator's pods mount a token (see the Deployment). */}}
 {{- define "operator.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 apiVersion: v1
@@ -15,8 +15,7 @@ automountServiceAccountToken: false
 {{- end -}}
 
 {{/*
-What the operator may do: the rules in files/rules*.yaml, in every namespace or, where watchNamespaces lists some, in
-those alone.
+Permissions of the operator, from files/rules*.yaml: in all namespaces, or only in those of watchNamespaces.
 */}}
 {{- define "operator.access" -}}
 {{- if .Values.rbac.create -}}
@@ -41,7 +40,7 @@ subjects: {{- include "operator.subject" $ | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
-{{/* What it always sends, and what it sends only where the value of the same name under rbac lets it. */}}
+{{/* Rules that always apply, and those of files/rules-NAME.yaml if the value rbac.NAME is true. */}}
 {{- define "operator.rules" -}}
 {{- $rules := .Files.Get "files/rules.yaml" | fromYamlArray }}
 {{- range $path, $content := .Files.Glob "files/rules-*.yaml" }}
@@ -62,9 +61,8 @@ labels: {{- include "operator.labels" $root | nindent 2 }}
 {{- end -}}
 
 {{/*
-What the operator may do in its own namespace, whatever it serves: its Lease and what it tells of it, and the one Secret
-that is its own (`create` with a name is for server-side apply, should somebody delete it). It can neither list nor watch
-Secrets.
+Permissions in the operator's own namespace: its Lease and events about it, and the Secret with its certificate (`create`
+with a resource name allows server-side apply after the Secret was deleted). It can neither list nor watch Secrets.
 */}}
 {{- define "operator.ownAccess" -}}
 {{- if .Values.rbac.create }}
@@ -109,8 +107,8 @@ subjects: {{- include "operator.subject" . | nindent 2 }}
 {{- end -}}
 
 {{/*
-What the operator may do that belongs to no namespace: have tokens and rights of those who ask for metrics judged, and tell
-the API server by which CA it verifies the webhook. And what whoever reads the metrics may do: bind it to your Prometheus.
+Cluster-scoped permissions of the operator: review the tokens and permissions of metrics clients, and set the caBundle of
+its webhook configurations. Also the ClusterRole that allows reading the metrics; bind it to your Prometheus.
 */}}
 {{- define "operator.clusterAccess" -}}
 {{- if .Values.rbac.create }}
@@ -172,8 +170,7 @@ rules:
 {{- end -}}
 
 {{/*
-What people may do: Kubernetes' own roles view, edit and admin learn of the operator's resources by aggregation, so
-whoever may edit Deployments in a namespace may edit these there too.
+Permissions of users: rules that are aggregated to the ClusterRoles view, edit and admin of Kubernetes.
 */}}
 {{- define "operator.userRoles" -}}
 {{- if and .Values.rbac.create .Values.rbac.aggregate -}}

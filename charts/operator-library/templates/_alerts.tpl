@@ -1,6 +1,6 @@
 {{/*
-Alerts and recording rules of files/alerts.yaml, which dashboards/rules generates: thresholds and links are filled in here. An
-alert that is left out is one that there is: a name that was changed would otherwise be back, unheard.
+Alerts and recording rules of files/alerts.yaml, which dashboards/rules generates. This template inserts thresholds and
+base URLs. An unknown name in `disabled` is an error: else an alert that was renamed would be enabled again unnoticed.
 */}}
 {{- define "operator.alerts" -}}
 {{- with .Values.metrics.prometheusRule }}
@@ -29,7 +29,7 @@ alert that is left out is one that there is: a name that was changed would other
 {{- end }}
 {{- range .disabled }}
 {{- if not (has . $known) }}
-{{- fail (printf "metrics.prometheusRule.disabled names %s, and there is no such alert. Look at files/alerts.yaml of the chart." .) }}
+{{- fail (printf "metrics.prometheusRule.disabled: unknown alert %s. Remove it, or correct it to a name in files/alerts.yaml of the chart." .) }}
 {{- end }}
 {{- end }}
 ---

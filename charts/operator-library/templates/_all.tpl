@@ -1,6 +1,6 @@
-{{/* Everything an operator's chart renders, in the order in which it reads best; Helm orders what it installs. */}}
+{{/* All objects of an operator's chart. Helm sorts them by kind when it installs them. */}}
 {{- define "operator.all" -}}
-{{- include "operator.refuse" . -}}
+{{- include "operator.validate" . -}}
 {{ include "operator.crds" . }}
 ---
 {{ include "operator.serviceAccount" . }}

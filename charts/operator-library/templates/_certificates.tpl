@@ -1,14 +1,14 @@
 {{/*
-The certificate of webhook and metrics. Its private key is never rendered: rendering twice gives the same bytes, and no
-release holds a key.
+Serving certificate of the webhook and metrics. The chart never renders a private key: rendering is deterministic, and no
+release contains a key.
 */}}
 
-{{/* Whether anything is served with it; empty if not. */}}
+{{/* "true" if anything is served over TLS, else empty. */}}
 {{- define "operator.certificatesNeeded" -}}
 {{- if or .Values.webhook.enabled (and .Values.metrics.enabled .Values.metrics.secure) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whether it comes as files, from a Secret that the operator itself does not read; empty if not. */}}
+{{/* "true" if the certificate is mounted from a Secret, which the operator does not read through the API; else empty. */}}
 {{- define "operator.certificatesMounted" -}}
 {{- if and (include "operator.certificatesNeeded" .) (ne .Values.certificates.source "self") -}}true{{- end -}}
 {{- end -}}
@@ -18,7 +18,7 @@ release holds a key.
 {{- ternary $own (default $own .Values.certificates.secretName) (eq .Values.certificates.source "self") -}}
 {{- end -}}
 
-{{/* The names that the certificate must be valid for: those of the Services before it. */}}
+{{/* DNS names of the certificate: those of the Services. */}}
 {{- define "operator.certificatesHosts" -}}
 {{- $hosts := list -}}
 {{- range $part, $enabled := dict "metrics" (and .Values.metrics.enabled .Values.metrics.secure) "webhook" .Values.webhook.enabled -}}
@@ -30,7 +30,7 @@ release holds a key.
 {{- join "," $hosts -}}
 {{- end -}}
 
-{{/* Which caBundle the operator keeps: that of its own configurations, unless cert-manager does. */}}
+{{/* Name of the webhook configurations whose caBundle the operator sets; empty if cert-manager injects it. */}}
 {{- define "operator.certificatesInjected" -}}
 {{- if and .Values.webhook.enabled (ne .Values.certificates.source "certManager") -}}
 {{ include "operator.fullname" . }}
@@ -50,7 +50,8 @@ release holds a key.
 {{- end -}}
 
 {{/*
-Of source self, an empty Secret that the operator fills, so that it goes with the release. Of source certManager, the Certificate, and an issuer that signs for itself where none is named.
+Source self: an empty Secret, which the operator fills and `helm uninstall` deletes. Source certManager: a Certificate, and
+a self-signed Issuer if issuerRef names none.
 */}}
 {{- define "operator.certificates" -}}
 {{- if include "operator.certificatesNeeded" . }}

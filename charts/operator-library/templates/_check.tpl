@@ -1,6 +1,6 @@
 {{/*
-`helm test`: the operator's own image makes the smallest resource, writes to what comes of it and reads it again. All of
-it goes once it passed; where it failed, its pod stays to be looked at, until the next test.
+`helm test`: a pod with the operator's image creates the smallest resource, writes data to it and reads the data back. A
+successful test deletes all of its objects; after a failure they stay until the next test, so that the pod's log can be read.
 */}}
 {{- define "operator.check" -}}
 {{- $namespace := first (append .Values.watchNamespaces .Release.Namespace) }}
@@ -105,8 +105,8 @@ spec:
 {{- end -}}
 
 {{/*
-For a list of the root, a namespace, the hook's weight (rights come before the pod that needs them) and maybe an ending of
-the name.
+Arguments, as a list: the root, a namespace, the hook's weight (RBAC objects are created before the pod), and optionally a
+name suffix.
 */}}
 {{- define "operator.checkMetadata" -}}
 {{- $root := index . 0 -}}
@@ -120,14 +120,14 @@ annotations:
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{/* Another component, another name: no selector of the operator's takes the check's pod for a replica. */}}
+{{/* The name and component differ from the operator's, so that its selectors do not match the test pod. */}}
 {{- define "operator.checkLabels" -}}
 app.kubernetes.io/name: {{ include "operator.name" . | trunc 57 }}-check
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: check
 {{- end -}}
 
-{{/* The pods of what the check makes, as the operator labels them. */}}
+{{/* Labels of the pods of the resource that the test creates. */}}
 {{- define "operator.checkedLabels" -}}
 app.kubernetes.io/managed-by: {{ include "operator.process" . }}
 app.kubernetes.io/instance: check-{{ include "operator.fullname" . }}

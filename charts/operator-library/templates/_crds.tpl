@@ -1,6 +1,6 @@
 {{/*
-The CRDs in files/crds, as templates: Helm creates what lies in crds/ once and never upgrades it. `keep` makes them, and
-so everybody's resources, outlive the release.
+CRDs of files/crds, as templates, because Helm never upgrades CRDs in crds/. The `keep` policy preserves the CRDs, and so
+all resources, when the release is uninstalled.
 */}}
 {{- define "operator.crds" -}}
 {{- if .Values.crds.enabled -}}
@@ -12,7 +12,7 @@ so everybody's resources, outlive the release.
 ---
 {{ merge (dict "metadata" (merge (dict "labels" $labels "annotations" $annotations) $metadata)) $crd | toYaml }}
 {{- else }}
-{{- fail (printf "The chart of %s has no CRD in files/crds. Mend: make manifests." (include "operator.process" .)) }}
+{{- fail (printf "The chart of %s has no CRDs in files/crds. Run `make manifests` to generate them." (include "operator.process" .)) }}
 {{- end }}
 {{- end -}}
 {{- end -}}

@@ -1,7 +1,7 @@
 {{/*
-Dashboards of files/dashboards, for a Grafana whose sidecar looks for ConfigMaps. Each has its uid from its file: that of the
-operators' own is in every chart, and is brought by the outermost one, so that no uid comes twice in a release; from two
-releases the sidecar takes it once, for the file's name is the same.
+ConfigMap with the dashboards of files/dashboards, for Grafana's sidecar. Every chart contains the operators' dashboard; only
+the root chart renders it, so that its uid is unique in a release. If two releases render it, the sidecar loads it once,
+because the file name is the same.
 */}}
 {{- define "operator.dashboards" -}}
 {{- with .Values.metrics.dashboards }}

@@ -6,7 +6,7 @@ metadata:
   namespace: {{ .Release.Namespace | quote }}
   labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
-  # All serve webhooks and metrics and know the world; one leads and works.
+  # All replicas serve webhooks and metrics and keep their caches in sync; only the leader reconciles.
   replicas: {{ int64 .Values.replicas }}
   strategy:
     type: RollingUpdate
@@ -25,7 +25,7 @@ spec:
     spec: {{- include "operator.pod" . | nindent 6 }}
 {{- end -}}
 
-{{/* The selector's labels win over anybody's. */}}
+{{/* The chart's labels take precedence over podLabels. */}}
 {{- define "operator.podLabels" -}}
 {{- merge (include "operator.labels" . | fromYaml) .Values.podLabels | toYaml -}}
 {{- end -}}
@@ -61,8 +61,8 @@ containers:
         protocol: TCP
       {{- end }}
     resources: {{- toYaml .Values.resources | nindent 6 }}
-    # Up to a minute to come up (a slow image, a busy node); afterwards a minute of no answer, or of a reconcile that
-    # hangs, means a restart. Ready says that the first lists are read.
+    # The startup probe allows a minute to start (a slow image, a busy node). After that the container is restarted if it
+    # does not respond, or if a reconcile hangs, for a minute. It is ready once its caches are in sync.
     startupProbe:
       httpGet: {path: /healthz, port: probes}
       periodSeconds: 1
@@ -93,7 +93,7 @@ volumes:
 {{- end }}
 {{- end -}}
 
-{{/* What Pod Security's level "restricted" asks of a pod and of its containers, and a root file system to read only. */}}
+{{/* Security contexts of the Pod Security Standard "restricted", plus a read-only root file system. */}}
 {{- define "operator.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -115,7 +115,7 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Where nothing is given: rather not two replicas on a node, and as evenly over zones as can be. */}}
+{{/* Scheduling constraints. By default the replicas prefer different nodes and different zones. */}}
 {{- define "operator.placement" -}}
 {{- $selected := dict "matchLabels" (include "operator.selectorLabels" . | fromYaml) }}
 {{- with .Values.nodeSelector }}
@@ -146,7 +146,7 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* Flags rather than variables: extraEnv cannot contradict them, and no variable is ever named twice. */}}
+{{/* Flags instead of environment variables, so that extraEnv cannot contradict or duplicate them. */}}
 {{- define "operator.arguments" -}}
 - --operator-name={{ include "operator.process" . }}
 - --leader-elect

@@ -1,4 +1,4 @@
-{{/* One replica at a time; a single one would hold up the drain of its node for nothing. */}}
+{{/* At most one unavailable replica. Not rendered for a single replica: it would only block the drain of its node. */}}
 {{- define "operator.disruptionBudget" -}}
 {{- if and .Values.podDisruptionBudget.enabled (gt (int64 .Values.replicas) 1) -}}
 apiVersion: policy/v1

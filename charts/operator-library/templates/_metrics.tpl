@@ -1,6 +1,6 @@
 {{/*
-Metrics: a Service; the right to read them, for whoever binds it to somebody; ServiceMonitors for the Prometheus operator,
-rendered whether its CRDs can be seen or not: `helm template` and GitOps tools see no cluster.
+Metrics: a Service, and ServiceMonitors for the Prometheus operator. They are rendered without a check for the CRDs, because
+`helm template` and GitOps tools have no access to the cluster.
 */}}
 {{- define "operator.metrics" -}}
 {{- if .Values.metrics.enabled }}
@@ -32,8 +32,8 @@ spec:
 {{- end -}}
 
 {{/*
-The certificate is verified by the CA beside it, which Prometheus reads from the Secret, for the Service's name. What the
-operator tells of a resource bears that resource's namespace, not its own pod's (honorLabels).
+Prometheus verifies the certificate for the Service's name, with the CA (ca.crt) from the same Secret. honorLabels keeps the
+namespace of the resource that a metric describes, instead of the namespace of the operator's pod.
 */}}
 {{- define "operator.ownMonitor" -}}
 apiVersion: monitoring.coreos.com/v1
@@ -65,8 +65,8 @@ spec:
 {{- end -}}
 
 {{/*
-Whatever the operator runs that has a port called metrics: found by the label that the operator gives its Services, so
-there is no object a resource. Each target is told by the resource's name.
+One ServiceMonitor for all databases: it selects the Services of the operator by label and their ports named metrics. The
+label app.kubernetes.io/instance identifies the resource of each target.
 */}}
 {{- define "operator.operandMonitor" -}}
 apiVersion: monitoring.coreos.com/v1

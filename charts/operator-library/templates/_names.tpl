@@ -1,9 +1,9 @@
 {{/*
-Names and labels. An operator's chart says which operator it is in Chart.yaml (annotation platform/operator):
-.Chart.Name would be the alias inside the umbrella chart, and a value could be changed.
+Names and labels. The annotation platform/operator in Chart.yaml names the operator: .Chart.Name is the alias inside the
+umbrella chart, and a value could be overridden.
 */}}
 
-{{/* The name the operator goes by in the cluster: field manager and managed-by label, whatever the release is called. */}}
+{{/* Name of the operator in the cluster (field manager, managed-by label), independent of the release name. */}}
 {{- define "operator.process" -}}
 {{- index .Chart.Annotations "platform/operator" -}}-operator
 {{- end -}}
@@ -12,7 +12,7 @@ Names and labels. An operator's chart says which operator it is in Chart.yaml (a
 {{- default (include "operator.process" .) .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of its objects; 52 characters leave room for beginnings and endings such as -metrics. */}}
+{{/* Name of the chart's objects, at most 52 characters, so that prefixes and suffixes such as -metrics fit. */}}
 {{- define "operator.fullname" -}}
 {{- $name := include "operator.name" . -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
@@ -38,7 +38,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" (include "operator.process" .) .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* A digest is what runs, whatever the tag says. */}}
+{{/* A digest takes precedence over a tag. */}}
 {{- define "operator.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -49,7 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" (include "operator.process" .) .Chart.Version |
 {{- end -}}
 {{- end -}}
 
-{{/* The sidecar that reads metrics is a mode of the operator's own program, unless a value names another image. */}}
+{{/* Image of sidecar and init containers: agentImage, or by default the operator's image, which contains these programs. */}}
 {{- define "operator.agentImage" -}}
 {{- default (include "operator.image" .) .Values.agentImage -}}
 {{- end -}}

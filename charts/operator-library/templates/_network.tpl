@@ -1,7 +1,7 @@
 {{/*
-What may reach the operator, and what it may reach; whatever else is said in the cluster (a default that denies all, say)
-this suffices. Who asks is not said: the API server and the kubelet have no pods that a policy could name, and a metrics
-port that is secure asks for itself.
+NetworkPolicy that allows all traffic that the operator needs, also in a namespace that denies everything by default.
+Ingress is open to all sources: a policy cannot select the API server and the kubelet, and the secure metrics port
+authenticates its clients.
 */}}
 {{- define "operator.networkPolicy" -}}
 {{- if .Values.networkPolicy.enabled -}}
@@ -42,7 +42,7 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* DNS and the API server, by their ports: neither need be pods. */}}
+{{/* DNS and the API server, by port, because they may run outside of pods. */}}
 {{- define "operator.reachesCluster" -}}
 - ports:
     - port: 53
@@ -55,7 +55,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* A URL's port: the one it names, or its scheme's. */}}
+{{/* Port of a URL: the explicit one, or the default of the scheme. */}}
 {{- define "operator.portOf" -}}
 {{- $url := urlParse . -}}
 {{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}

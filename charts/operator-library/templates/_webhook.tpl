@@ -1,6 +1,6 @@
 {{/*
-Admission for every CRD in files/crds. The caBundle is not rendered: the operator sets it, or cert-manager injects it, and
-neither `helm upgrade` nor a GitOps tool touches it.
+Webhook configurations for every CRD of files/crds. The caBundle is not rendered: the operator sets it or cert-manager
+injects it, and `helm upgrade` keeps it.
 */}}
 {{- define "operator.webhook" -}}
 {{- if .Values.webhook.enabled }}
@@ -40,18 +40,18 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* One webhook a CRD, for a list of the root and what it does: default or validate. */}}
+{{/* One webhook per CRD. Arguments, as a list: the root, and the operation (default or validate). */}}
 {{- define "operator.webhooks" -}}
 {{- $root := index . 0 }}
-{{- $does := index . 1 }}
+{{- $operation := index . 1 }}
 {{- range $_, $content := $root.Files.Glob "files/crds/*.yaml" }}
 {{- $spec := ($content | toString | fromYaml).spec }}
-  - name: {{ $does }}.{{ $spec.names.plural }}.{{ $spec.group }}
+  - name: {{ $operation }}.{{ $spec.names.plural }}.{{ $spec.group }}
     clientConfig:
       service:
         name: {{ include "operator.fullname" $root }}-webhook
         namespace: {{ $root.Release.Namespace | quote }}
-        path: /{{ $does }}
+        path: /{{ $operation }}
         port: 443
     rules:
       - apiGroups: [{{ $spec.group | quote }}]
@@ -64,18 +64,18 @@ annotations:
     sideEffects: None
     admissionReviewVersions: [v1]
     matchPolicy: Equivalent
-    {{- if eq $does "default" }}
+    {{- if eq $operation "default" }}
     reinvocationPolicy: IfNeeded
     {{- end }}
     namespaceSelector: {{- include "operator.webhookNamespaces" $root | nindent 6 }}
-    # Whoever labels a resource, or takes a finalizer off it, is not held up, not even where no operator answers.
+    # Changes of metadata only (labels, finalizers) and deletions skip the webhook, so that they work without an operator.
     matchConditions:
       - name: spec-changed
         expression: "!has(object.metadata.deletionTimestamp) && (oldObject == null || object.?spec != oldObject.?spec)"
 {{- end }}
 {{- end -}}
 
-{{/* The namespaces that the operator serves, and of them those that the value selects. */}}
+{{/* Selector of namespaces: those that the operator watches, restricted by webhook.namespaceSelector. */}}
 {{- define "operator.webhookNamespaces" -}}
 {{- $selector := deepCopy .Values.webhook.namespaceSelector }}
 {{- with .Values.watchNamespaces }}

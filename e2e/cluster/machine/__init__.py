@@ -1,1 +1,1 @@
-"""The machine that the local cluster runs on: packages, processes, network, cgroups."""
+"""The machine of the local cluster: packages, processes, network, cgroups."""

@@ -1,4 +1,4 @@
-"""The nodes' control groups: one directory of the node's name in each hierarchy of the host (v1, v2 or both)."""
+"""Control groups of the nodes: one per node and hierarchy of the host (v1, v2 or both), named after the node."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 
 
 def hierarchies() -> dict[Path, str]:
-    """Where the kernel's cgroup hierarchies are mounted, with their kind: ``cgroup`` (v1) or ``cgroup2``."""
+    """Return the mount point of each cgroup hierarchy with its type: ``cgroup`` (v1) or ``cgroup2``."""
     found = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mount, kind, *_ = line.split()
@@ -21,7 +21,7 @@ def hierarchies() -> dict[Path, str]:
 
 
 def missing_controllers() -> list[str]:
-    """Controllers a kubelet needs that no hierarchy has."""
+    """Return the controllers that a kubelet needs and no hierarchy has."""
     present = set[str]()
     for mount, kind in hierarchies().items():
         if kind == "cgroup2":
@@ -32,22 +32,22 @@ def missing_controllers() -> list[str]:
 
 
 def make(name: str) -> None:
-    """Make a node's cgroup in every hierarchy, ready to hold others."""
+    """Create a node's cgroup in every hierarchy and prepare it for child groups."""
     for mount, kind in hierarchies().items():
         group = mount / name
         if kind == "cgroup2":
             _delegate(mount)
         group.mkdir(exist_ok=True)
-        for setting in ("cpuset.cpus", "cpuset.mems"):  # v1: empty in a new group, and a group without them takes none
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # v1: empty in a new group, which then accepts no process
             if kind == "cgroup" and (group / setting).exists():
                 (group / setting).write_text((mount / setting).read_text())
 
 
 def remove(name_prefix: str) -> None:
-    """Remove all cgroups whose name begins so, from the leaves up.
+    """Remove all cgroups whose name begins with `name_prefix`, children first.
 
     Raises:
-        ClusterError: one still holds a process.
+        ClusterError: a cgroup still contains a process.
     """
     for group in list(_groups(name_prefix)):
         deadline = time.monotonic() + 10
@@ -57,10 +57,11 @@ def remove(name_prefix: str) -> None:
                     if inner.is_dir():
                         inner.rmdir()
                 group.rmdir()
-            except OSError as error:  # EBUSY until the kernel has let go of the last process
+            except OSError as error:  # EBUSY until the kernel has released the last process
                 if time.monotonic() > deadline:
                     raise ClusterError(
-                        f"the cgroup {group} cannot be removed: {error}", f"end what `cat {group}/cgroup.procs` lists"
+                        f"cannot remove the cgroup {group}: {error}",
+                        f"end the processes that `cat {group}/cgroup.procs` lists",
                     ) from error
                 time.sleep(0.1)
 
@@ -71,7 +72,7 @@ def _groups(name_prefix: str) -> Iterator[Path]:
 
 
 def _delegate(mount: Path) -> None:
-    """Let groups below a v2 root use the controllers (systemd has done so for most)."""
+    """Enable the controllers for the children of a v2 root (systemd enables most of them)."""
     present = (mount / "cgroup.controllers").read_text().split()
     with suppress(OSError):
         (mount / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in present))

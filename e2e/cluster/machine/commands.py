@@ -1,4 +1,4 @@
-"""Running a command to its end, and saying well what went wrong."""
+"""Run commands and report their failures."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,26 +12,26 @@ SHOWN_LINES = 15
 
 def run(
     *command: str | Path,
-    mend: str = "the command's own words above say more",
+    fix: str = "see the output of the command above",
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     log: Path | None = None,
     stdin: IO[bytes] | str | None = None,
     timeout: float = 1800,
 ) -> str:
-    """Run a command and return what it wrote to standard output.
+    """Run a command and return its standard output.
 
     Args:
-        command: the program and its arguments.
-        mend: what the reader should do when it fails.
-        env: the whole environment; the present one by default.
-        cwd: the directory to run in.
-        log: a file that takes all output instead; the error then names it and shows its end.
-        stdin: an open file or a text to read from; nothing by default.
+        command: program and arguments.
+        fix: advice for the reader when the command fails.
+        env: complete environment; the current one by default.
+        cwd: working directory.
+        log: file that receives all output; an error names it and shows its last lines.
+        stdin: open file or text for standard input; empty by default.
         timeout: seconds until the command is killed.
 
     Raises:
-        ClusterError: the program is missing, failed or took too long.
+        ClusterError: the program is missing, failed or timed out.
     """
     arguments = [str(part) for part in command]
     try:
@@ -39,17 +39,17 @@ def run(
     except FileNotFoundError as error:
         raise ClusterError(f"{arguments[0]} is not installed", f"install it ({error})") from error
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"{_shown(arguments)} did not end within {timeout:g} s", mend) from error
+        raise ClusterError(f"{_shown(arguments)} did not finish within {timeout:g} s", fix) from error
     if finished.returncode:
-        said = log.read_text(errors="replace") if log else finished.stderr + finished.stdout
-        end = "\n    ".join(said.strip().splitlines()[-SHOWN_LINES:])
-        place = f"\n  its whole output: {log}" if log else ""
-        raise ClusterError(f"{_shown(arguments)} failed ({finished.returncode}):\n    {end}{place}", mend)
+        output = log.read_text(errors="replace") if log else finished.stderr + finished.stdout
+        end = "\n    ".join(output.strip().splitlines()[-SHOWN_LINES:])
+        full_output = f"\n  full output: {log}" if log else ""
+        raise ClusterError(f"{_shown(arguments)} failed ({finished.returncode}):\n    {end}{full_output}", fix)
     return finished.stdout
 
 
 def succeeds(*command: str | Path, timeout: float = 30) -> bool:
-    """Whether a command exists and ends well; its output is dropped."""
+    """Return whether a command exists and exits with 0; its output is discarded."""
     try:
         run(*command, timeout=timeout)
     except ClusterError:

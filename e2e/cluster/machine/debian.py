@@ -1,4 +1,4 @@
-"""Debian's packages: installed where the cluster needs them, or only unpacked for one program of theirs."""
+"""Debian packages: installed if the cluster needs them, or only unpacked to use one of their programs."""
 
 import os
 import re
@@ -11,89 +11,90 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine.commands import run
 from e2e.cluster.paths import CACHE
 
-_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_ARCHIVE_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def install(packages: list[str]) -> None:
-    """Install packages, as few others as they can do with.
+    """Install packages without recommended ones.
 
     Raises:
-        ClusterError: the machine has no apt-get, or that failed.
+        ClusterError: the machine has no apt-get, or apt-get failed.
     """
-    _apt_get("install", "--no-install-recommends", "--yes", *packages, wanted=packages)
+    _apt_get("install", "--no-install-recommends", "--yes", *packages, packages=packages)
 
 
 def program(name: str, package: str) -> Path:
-    """A program: the machine's own, else of Debian's package, unpacked in the cache.
+    """Return the path of a program on the PATH, or of the one in a Debian package unpacked in the cache.
 
-    It is not installed: a package may bring a service that starts by itself, and dozens of others that the program
-    itself does without.
+    The package is only unpacked: an installation could start a service and pull in unneeded packages.
 
     Args:
-        name: of the program, such as ``promtool``.
-        package: the one that holds it.
+        name: name of the program, such as ``promtool``.
+        package: Debian package that contains it.
 
     Raises:
-        ClusterError: the package cannot be had, or does not hold it.
+        ClusterError: the package cannot be downloaded, or does not contain the program.
     """
     if own := shutil.which(name):
         return Path(own)
-    place = CACHE / "debian" / package
+    directory = CACHE / "debian" / package
     with binaries.locked(f"debian-{package}"):
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-                _apt_get("download", "--option=APT::Sandbox::User=root", package, wanted=[package], cwd=Path(scratch))
+        if not directory.exists():
+            directory.parent.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
+                _apt_get("download", "--option=APT::Sandbox::User=root", package, packages=[package], cwd=Path(scratch))
                 (archive,) = Path(scratch).glob("*.deb")
                 run("dpkg-deb", "--extract", archive, Path(scratch) / "root")
-                (Path(scratch) / "root").rename(place)
-    found = next((path for path in place.glob(f"usr/*bin/{name}")), None)
+                (Path(scratch) / "root").rename(directory)
+    found = next((path for path in directory.glob(f"usr/*bin/{name}")), None)
     if found is None:
-        raise ClusterError(f"Debian's package {package} holds no {name}", f"look at: find {place} -path '*bin*'")
+        raise ClusterError(
+            f"Debian's package {package} does not contain {name}", f"list its programs: find {directory} -path '*bin*'"
+        )
     return found
 
 
 def unpacked(suite: str, package: str) -> Path:
-    """A package of any suite with all that it depends on, unpacked in the cache; nothing is installed.
+    """Unpack a package of any suite and its dependencies in the cache; nothing is installed.
 
-    apt resolves it in a state of its own, in which nothing is installed: so what this machine has is not left out.
+    apt resolves the dependencies against an empty package state, so packages of this machine are included too.
 
     Args:
-        suite: such as ``trixie``; this machine's own or another.
-        package: such as ``redis-tools``.
+        suite: Debian suite, such as ``trixie``; it may differ from the suite of this machine.
+        package: name of the package, such as ``redis-tools``.
 
     Returns:
-        The directory that is the root of what they hold, with /bin, /lib and the like in /usr, whatever the suite.
+        The root directory of the unpacked files, with /bin and /lib merged into /usr for every suite.
 
     Raises:
-        ClusterError: it cannot be had.
+        ClusterError: the package cannot be downloaded.
     """
-    place = place_of(suite, package)
-    with binaries.locked(f"debian-{place.name}"):
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+    directory = place_of(suite, package)
+    with binaries.locked(f"debian-{directory.name}"):
+        if not directory.exists():
+            directory.parent.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
                 root = Path(scratch) / "root"
                 for archive in _downloaded(suite, package, Path(scratch)):
                     run("dpkg-deb", "--extract", archive, root)
                 _merge_into_usr(root)
-                root.rename(place)
-    return place
+                root.rename(directory)
+    return directory
 
 
 def place_of(suite: str, package: str) -> Path:
-    """Where `unpacked` puts a package."""
+    """Return the directory in which `unpacked` unpacks a package."""
     return CACHE / "debian" / f"{package}-{suite}"
 
 
-def mirror(wanted: str) -> str:
-    """The mirror that this machine's apt sources name: every suite is there.
+def mirror(purpose: str) -> str:
+    """Return the Debian mirror in this machine's apt sources; it has every suite.
 
     Args:
-        wanted: for what, as the error shall say it.
+        purpose: reason for the error message, such as "build local images".
 
     Raises:
-        ClusterError: they name none.
+        ClusterError: the apt sources name no mirror.
     """
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text(), flags=re.MULTILINE))
     lists = [*Path("/etc/apt").glob("sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
@@ -101,18 +102,18 @@ def mirror(wanted: str) -> str:
     found = mirror_in("\n\n".join(path.read_text() for path in lists), codename)
     if found is None:
         raise ClusterError(
-            f"no Debian mirror for {codename} in /etc/apt, and {wanted} are made from one",
-            "use a Debian machine, or a cluster that can pull: make up CLUSTER=kind or CLUSTER=current",
+            f"cannot {purpose}: /etc/apt names no Debian mirror for {codename}",
+            "use a Debian machine, or a cluster that can pull images: make up CLUSTER=kind or CLUSTER=current",
         )
     return found
 
 
 def mirror_in(sources: str, codename: str) -> str | None:
-    """The mirror that apt sources name for a release.
+    """Return the mirror that apt sources name for a release, or None.
 
     Args:
-        sources: the text of sources lists, one-line or deb822 style.
-        codename: of the release.
+        sources: text of sources lists, in one-line or deb822 style.
+        codename: codename of the release, such as ``trixie``.
     """
     for line in sources.splitlines():
         if found := re.match(rf"deb\s+(?:\[.*?\]\s+)?(\S+)\s+{codename}\s(?:.*\s)?main\b", line):
@@ -125,12 +126,12 @@ def mirror_in(sources: str, codename: str) -> str | None:
 
 
 def _downloaded(suite: str, package: str, scratch: Path) -> list[Path]:
-    """The archives of a package of any suite and of all that it depends on."""
+    """Download a package of any suite and its dependencies, and return the archives."""
     for part in ("lists/partial", "cache/archives/partial"):
         (scratch / part).mkdir(parents=True)
     (scratch / "status").touch()
-    signed = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
-    (scratch / "sources.list").write_text(f"deb {signed}{mirror('programs of other suites')} {suite} main\n")
+    signed = f"[signed-by={_ARCHIVE_KEYS}] " if _ARCHIVE_KEYS.exists() else ""
+    (scratch / "sources.list").write_text(f"deb {signed}{mirror('download packages of other suites')} {suite} main\n")
     state = {
         "Dir::Etc::SourceList": scratch / "sources.list",
         "Dir::Etc::SourceParts": "-",
@@ -144,11 +145,11 @@ def _downloaded(suite: str, package: str, scratch: Path) -> list[Path]:
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
     }
     options = [f"--option={name}={value}" for name, value in state.items()]
-    mend = f"the machine's package mirror must be reachable, and {suite} hold {package}"
-    run("apt-get", *options, "update", mend=mend)
+    fix = f"check that the machine's package mirror is reachable and that {suite} has {package}"
+    run("apt-get", *options, "update", fix=fix)
     run(
         "apt-get", *options, "install", "--download-only", "--no-install-recommends", "--yes", package,
-        mend=mend, timeout=900,
+        fix=fix, timeout=900,
     )  # fmt: skip
     return sorted((scratch / "cache" / "archives").glob("*.deb"))
 
@@ -163,15 +164,16 @@ def _merge_into_usr(root: Path) -> None:
             own.symlink_to(f"usr/{name}")
 
 
-def _apt_get(*arguments: str, wanted: list[str], cwd: Path | None = None) -> None:
+def _apt_get(*arguments: str, packages: list[str], cwd: Path | None = None) -> None:
     if shutil.which("apt-get") is None:
         raise ClusterError(
-            f"this machine lacks {', '.join(wanted)} and has no apt-get", "install them by its own means, then again"
+            f"this machine lacks {', '.join(packages)} and has no apt-get",
+            "install them with the package manager of this machine and try again",
         )
     quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    mend = f"the machine's package mirror must be reachable; try by hand: apt-get {' '.join(arguments)}"
+    fix = f"check that the machine's package mirror is reachable; run by hand: apt-get {' '.join(arguments)}"
     try:
         run("apt-get", *arguments, env=quietly, cwd=cwd, timeout=900)
-    except ClusterError:  # the lists may be missing or old
-        run("apt-get", "update", mend=mend, env=quietly)
-        run("apt-get", *arguments, mend=mend, env=quietly, cwd=cwd)
+    except ClusterError:  # the package lists may be missing or outdated
+        run("apt-get", "update", fix=fix, env=quietly)
+        run("apt-get", *arguments, fix=fix, env=quietly, cwd=cwd)

@@ -1,4 +1,4 @@
-"""Long-running processes, known by pid and start time so that a stranger's process is never taken for ours."""
+"""Long-running processes, identified by PID and start time so that a reused PID is never mistaken for them."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ from e2e.cluster.errors import ClusterError
 
 @dataclass(frozen=True)
 class Process:
-    """One process of ours.
+    """A process that `start` started.
 
     Attributes:
-        name: what people call it, e.g. ``kube-apiserver``.
-        pid: process id.
-        started: clock ticks after boot (field 22 of /proc/<pid>/stat): with the pid, unique until the next boot.
-        log: where its output goes.
+        name: display name, such as ``kube-apiserver``.
+        pid: process ID.
+        started: clock ticks after boot (field 22 of /proc/<pid>/stat); unique with the PID until the next boot.
+        log: file with the output of the process.
     """
 
     name: str
@@ -29,37 +29,37 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Whether this process is still running; a zombie is not."""
         return _start_time(self.pid) == self.started
 
     @property
     def cpu(self) -> float:
-        """Processor time it has used, in seconds; 0 when it is gone."""
+        """CPU time used so far, in seconds; 0 after the process has ended."""
         fields = _stat(self.pid)
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if this very process still runs."""
+        """Send a signal if this process is still running."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:
                 return
 
-    def last_words(self, lines: int = 12) -> str:
-        """The end of its log, indented for an error."""
+    def log_tail(self, lines: int = 12) -> str:
+        """Return the last lines of the log, indented for an error message."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n    ".join(text.strip().splitlines()[-lines:]) or "(it said nothing)"
+        return "\n    ".join(text.strip().splitlines()[-lines:]) or "(no output)"
 
 
 def start(name: str, command: Sequence[str | Path], *, log: Path, dies_with_us: bool = False) -> Process:
-    """Start a process in a session of its own.
+    """Start a process in a new session.
 
     Args:
-        name: what people call it.
+        name: display name.
         command: program and arguments.
-        log: file that takes its output.
-        dies_with_us: the kernel kills it when the starting thread ends, however that comes about.
+        log: file to which the output is appended.
+        dies_with_us: the kernel kills the process when the thread that started it ends for any reason.
     """
     arguments = [str(part) for part in command]
     if dies_with_us:
@@ -76,34 +76,36 @@ def start(name: str, command: Sequence[str | Path], *, log: Path, dies_with_us: 
 
 
 def stop(processes: Iterable[Process], *, grace: float = 0, timeout: float = 30) -> None:
-    """End processes and wait until they are gone.
+    """Stop processes and wait until they have ended.
 
     Args:
-        processes: those to end; one that is gone already is fine.
-        grace: seconds between SIGTERM and SIGKILL; 0 kills at once, right for what keeps nothing.
-        timeout: seconds to wait for a killed one.
+        processes: processes to stop; those that have already ended are ignored.
+        grace: seconds between SIGTERM and SIGKILL; with 0, SIGKILL is sent at once, for processes without state.
+        timeout: seconds to wait after SIGKILL.
 
     Raises:
-        ClusterError: one cannot be killed (it hangs in the kernel).
+        ClusterError: a process does not end (it hangs in the kernel).
     """
     rest = list(processes)
     if grace:
         for process in rest:
             process.signal(signal.SIGTERM)
-        _wait_gone(rest, grace)
+        _wait_until_ended(rest, grace)
     for process in rest:
         process.signal(signal.SIGKILL)
-    stuck = _wait_gone(rest, timeout)
+    stuck = _wait_until_ended(rest, timeout)
     if stuck:
         names = ", ".join(f"{process.name} (pid {process.pid})" for process in stuck)
-        raise ClusterError(f"killed, but still there after {timeout:g} s: {names}", "`dmesg` may name a stuck task")
+        raise ClusterError(
+            f"processes still running {timeout:g} s after SIGKILL: {names}", "check `dmesg` for a stuck task"
+        )
 
 
 def wait_until(ready: Callable[[], bool], what: str, *, needs: Iterable[Process] = (), timeout: float = 60) -> None:
-    """Wait until something holds, and give up as soon as a process it needs has died.
+    """Wait until `ready` returns true; stop waiting as soon as a needed process has ended.
 
     Raises:
-        ClusterError: with the dead process's last words, or what was waited for in vain.
+        ClusterError: a needed process ended (with the end of its log), or the time is up.
     """
     needed = list(needs)
     deadline = time.monotonic() + timeout
@@ -111,20 +113,20 @@ def wait_until(ready: Callable[[], bool], what: str, *, needs: Iterable[Process]
         for process in needed:
             if not process.alive:
                 raise ClusterError(
-                    f"{process.name} ended while waiting for {what}; its last words:\n    {process.last_words()}",
+                    f"{process.name} exited while waiting for {what}; end of its log:\n    {process.log_tail()}",
                     f"read {process.log}",
                 )
         if time.monotonic() > deadline:
             logs = ", ".join(str(process.log) for process in needed) or "the logs"
-            raise ClusterError(f"{what} did not come within {timeout:g} s", f"read {logs}")
+            raise ClusterError(f"timed out after {timeout:g} s waiting for {what}", f"read {logs}")
         time.sleep(0.1)
 
 
 _children: list[subprocess.Popen[bytes]] = []
-"""Our own children, kept so that their exit is taken in (a zombie would hold the pid)."""
+"""Child processes of this one; polled so that they do not stay zombies."""
 
 
-def _wait_gone(processes: list[Process], seconds: float) -> list[Process]:
+def _wait_until_ended(processes: list[Process], seconds: float) -> list[Process]:
     deadline = time.monotonic() + seconds
     while (alive := [process for process in processes if process.alive]) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -134,19 +136,19 @@ def _wait_gone(processes: list[Process], seconds: float) -> list[Process]:
 
 
 def _start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which the process began, or None when it is gone or a zombie.
+    """Return the clock ticks after boot at which a process started, or None if it has ended or is a zombie.
 
-    While a thread of it still ends (num_threads, field 20), a killed process keeps its files and ports, whatever
-    state the first thread is in.
+    A killed process keeps its files and ports until its last thread has ended (num_threads, field 20), even if its
+    first thread is already a zombie.
     """
     fields = _stat(pid)
     return None if not fields or (fields[0] in "ZX" and int(fields[17]) <= 1) else int(fields[19])
 
 
 def _stat(pid: int) -> list[str]:
-    """What /proc says of a process from its state on (field 3 of /proc/<pid>/stat); empty when it is gone."""
+    """Return the fields of /proc/<pid>/stat from field 3 (state); empty if the process has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return stat.rpartition(")")[2].split()  # the name before it may hold blanks and parentheses
+    return stat.rpartition(")")[2].split()  # the name in parentheses may contain blanks and parentheses

@@ -1,4 +1,4 @@
-"""What of a machine a cluster could leave something in, as text, so that before and after can be compared."""
+"""Text snapshot of everything on a machine that a cluster can change, to compare the states before and after."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -42,7 +42,10 @@ FILES = (
 
 
 def take() -> dict[str, list[str]]:
-    """The machine now: programs of ours or in foreign PID namespaces, mounts, network, firewall, cgroups, settings."""
+    """Return the current state of the machine, by category.
+
+    Processes are those of the cluster's programs and those in other PID namespaces.
+    """
     return {
         "processes": sorted(_processes()),
         "mounts": sorted(line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()),
@@ -58,11 +61,11 @@ def take() -> dict[str, list[str]]:
 
 
 def differences(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
-    """What came and what went, a line each; empty when nothing did."""
+    """Return one line for each item that is new or missing; empty if the snapshots are equal."""
     found = []
     for kind, lines in before.items():
         found += [f"{kind}: new: {line}" for line in after[kind] if line not in lines]
-        found += [f"{kind}: gone: {line}" for line in lines if line not in after[kind]]
+        found += [f"{kind}: missing: {line}" for line in lines if line not in after[kind]]
     return found
 
 
@@ -73,9 +76,9 @@ def _processes() -> Iterable[str]:
             program = (process / "exe").readlink()
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             foreign = (process / "ns/pid").readlink() != here
-        except OSError:  # ended meanwhile, or a thread of the kernel
+        except OSError:  # the process has ended, or is a kernel thread
             continue
-        # A control plane that a test runs alone, elsewhere, is no part of the cluster.
+        # A test's own control plane is not part of the cluster.
         if foreign or (program.is_relative_to(CACHE) and f"/{STATE.name}/" in command):
             yield f"{process.name} {command.strip()}"
 
@@ -83,13 +86,13 @@ def _processes() -> Iterable[str]:
 def _network_namespaces() -> Iterable[str]:
     found = set()
     for namespace in Path("/proc").glob("[0-9]*/ns/net"):
-        with suppress(OSError):  # ended meanwhile
+        with suppress(OSError):  # the process has ended
             found.add(str(namespace.readlink()))
     return found
 
 
 def _cgroups() -> Iterable[str]:
-    """The topmost groups, and any of a kubelet's; in others' groups, sessions come and go all the time."""
+    """Yield the top-level groups and those of kubelets; other groups change with every login session."""
     for mount in cgroups.hierarchies():
         for path in mount.rglob("*/"):
             if path.is_dir() and (path.parent == mount or "kubepods" in path.name):
@@ -112,7 +115,7 @@ def _tree(root: Path) -> Iterable[Path]:
 
 def _lines(*command: str) -> list[str]:
     try:
-        said = run(*command)
-    except ClusterError:  # the tool, and so what it would show, is not there
+        output = run(*command)
+    except ClusterError:  # without the tool there is nothing that it could show
         return []
-    return [line.split(" expires ")[0].strip() for line in said.splitlines() if not line.startswith("#")]
+    return [line.split(" expires ")[0].strip() for line in output.splitlines() if not line.startswith("#")]

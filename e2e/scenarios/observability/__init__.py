@@ -1,1 +1,1 @@
-"""A real Prometheus over the operators and what they run, with the charts' own monitors and rules."""
+"""A real Prometheus scrapes the operators and databases with the charts' ServiceMonitors and rules."""

@@ -1,4 +1,4 @@
-"""What these scenarios are given: a Prometheus over the platform."""
+"""Fixtures: a Prometheus server that scrapes the platform."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def operators(system: Kubectl) -> list[Operator]:
 def watch(
     kubectl: Kubectl, found_release: Release, operators: list[Operator], account: Account, tmp_path: Path
 ) -> Iterator[Watch]:
-    """A Prometheus that scrapes all operators and what they run in the test's namespace, with the charts' rules."""
+    """A Prometheus server with the charts' rules that scrapes all operators, and the databases of the namespace."""
     directory = tmp_path / "watch"
     directory.mkdir()
     with watching(directory, found_release, operators, kubectl, account) as watch:

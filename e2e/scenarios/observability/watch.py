@@ -1,4 +1,4 @@
-"""A Prometheus that watches the platform as the charts say: their ServiceMonitors, and their rules, in quick motion."""
+"""A Prometheus server configured by the charts' ServiceMonitors and rules, with shortened durations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from e2e.scenarios.support.prometheus import Prometheus, job_of, selected
 from e2e.scenarios.support.release import Release
 
 FACTOR = 60
-"""How many times shorter the rules' times are than in the charts: what is 15 minutes for people is 15 seconds here.
+"""Divisor of the rules' durations: 15 minutes in the charts are 15 seconds here.
 
-Waits and windows are divided by it, and so are thresholds in seconds of waiting. A window is five scrapes at least.
+It applies to `for`, to range windows and to thresholds on waiting time. A window has at least five scrapes.
 """
 
 SHORTEST = 5
@@ -27,7 +27,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 NAMES = tuple(operators())
 WAITING = {"unreadySeconds": 900}
-"""Thresholds of all charts that are times which something may take."""
+"""Thresholds of all charts on waiting time, with their defaults in seconds."""
 
 Obj = dict[str, Any]
 Targets = Callable[[], list[Obj]]
@@ -35,24 +35,24 @@ Targets = Callable[[], list[Obj]]
 
 @dataclass(frozen=True)
 class Watch:
-    """A Prometheus that runs, and how to find its targets again.
+    """A running Prometheus server and the discovery of its targets.
 
     Attributes:
-        files: what selects targets now, by the file that tells Prometheus of them.
+        files: functions that return current targets, by the target file that Prometheus reads.
     """
 
     prometheus: Prometheus
     files: Mapping[Path, Targets]
 
-    def look(self) -> None:
-        """Find the targets anew, as the Prometheus operator does all the time: pods come and go."""
+    def refresh_targets(self) -> None:
+        """Update the target files, as the Prometheus operator does when pods change."""
         for file, targets in self.files.items():
             fresh = file.with_suffix(".new")
             fresh.write_text(json.dumps(targets()))
             fresh.replace(file)
 
     def firing(self, name: str, labels: Mapping[str, str]) -> list[Obj]:
-        """The alerts of a name, and with these labels, that fire now."""
+        """Return the firing alerts with a name and labels."""
         return [
             alert
             for alert in self.prometheus.alerts()
@@ -60,32 +60,32 @@ class Watch:
         ]
 
     def await_alert(self, name: str, labels: Mapping[str, str], *, seconds: float = 120) -> Obj:
-        """Wait until an alert fires; it says what it should."""
+        """Wait until an alert fires, check its annotations and return it."""
 
-        def look() -> Obj:
-            self.look()
+        def first_firing() -> Obj:
+            self.refresh_targets()
             found = self.firing(name, labels)
-            assert found, f"not among {sorted(self._told())}"
+            assert found, f"active alerts: {sorted(self._active())}"
             return found[0]
 
-        alert = until(f"{name} fires", look, seconds=seconds, every=1)
+        alert = until(f"{name} fires", first_firing, seconds=seconds, every=1)
         texts = alert["annotations"]
         assert {"summary", "description", "dashboard_url", "runbook_url"} <= texts.keys()
         assert not any(wrong in text for text in texts.values() for wrong in ("<error", "<no value>", "{{")), texts
         return alert
 
     def await_end(self, name: str, labels: Mapping[str, str], *, seconds: float = 180) -> None:
-        """Wait until no such alert fires any more."""
+        """Wait until no alert with this name and these labels fires."""
 
-        def look() -> bool:
-            self.look()
+        def resolved() -> bool:
+            self.refresh_targets()
             left = self.firing(name, labels)
             assert not left, left
             return True
 
-        until(f"{name} clears", look, seconds=seconds, every=1)
+        until(f"{name} is resolved", resolved, seconds=seconds, every=1)
 
-    def _told(self) -> set[str]:
+    def _active(self) -> set[str]:
         return {f"{alert['labels']['alertname']} {alert['state']}" for alert in self.prometheus.alerts()}
 
 
@@ -93,13 +93,13 @@ class Watch:
 def watching(
     directory: Path, release: Release, operators: Sequence[Operator], kubectl: Kubectl, account: Account
 ) -> Iterator[Watch]:
-    """A Prometheus over all operators, and over what they run in one namespace.
+    """Run a Prometheus server that scrapes all operators, and the databases of one namespace.
 
     Args:
-        directory: an empty one.
-        release: whose charts say what to scrape and which rules hold.
-        kubectl: in the namespace whose servers are scraped.
-        account: makes the account that Prometheus has.
+        directory: empty working directory.
+        release: release whose charts provide the ServiceMonitors and rules.
+        kubectl: client for the namespace whose databases are scraped.
+        account: creates the ServiceAccount of Prometheus.
     """
     token = directory / "token"
     token.write_text(account("prometheus", *(f"{operator.name}-metrics-reader" for operator in operators)))
@@ -130,7 +130,7 @@ def watching(
 
 
 def groups(release: Release) -> list[Obj]:
-    """The groups of rules that the charts bring, with shorter times that something may take."""
+    """Return the rule groups of the charts, with shortened thresholds on waiting time."""
     thresholds = [
         f"--set={name}.metrics.prometheusRule.thresholds.{threshold}={seconds / FACTOR:g}"
         for name in NAMES
@@ -146,7 +146,7 @@ def _enabled(what: str) -> list[str]:
 
 
 def shortened(given: Sequence[Obj], factor: int = FACTOR) -> list[Obj]:
-    """Rules whose times are divided."""
+    """Return the rule groups with their durations divided by `factor`."""
 
     def duration(text: str, least: int) -> str:
         return f"{max(least, int(text[:-1]) * UNITS[text[-1]] // factor)}s"

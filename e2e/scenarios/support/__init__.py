@@ -1,1 +1,1 @@
-"""What scenarios share: clients, load, the operator, the release."""
+"""Helpers of the scenarios: clients, load, the operators, the release."""

@@ -1,4 +1,4 @@
-"""What clients of memcached bring, and how they find it: outside the cluster, by the names of its inside."""
+"""memcached clients outside the cluster: credentials, TLS, and resolution of the cluster's DNS names."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TIMEOUT = 5.0
 
 
 class Names:
-    """The cluster's names outside of it: `socket`, but for getaddrinfo, which asks as a pod asks.
+    """Replacement for the `socket` module whose `getaddrinfo` resolves the cluster's DNS names, through a pod.
 
     Args:
-        kubectl: in a namespace that has a pod which runs.
+        kubectl: kubectl in a namespace that has a running memcached pod.
     """
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
 
     def address(self, host: str) -> str:
-        """The address of a name; an address is its own.
+        """Return the address of a host name; an address is returned unchanged.
 
         Raises:
-            Refused: there is no such name.
+            Refused: the name does not exist.
         """
         if host.replace(".", "").isdigit() or ":" in host:
             return host
@@ -48,12 +48,12 @@ class Names:
 
 @dataclass(frozen=True)
 class Access:
-    """What a client brings along.
+    """Settings of a client.
 
     Attributes:
-        login: user and password, for servers that ask.
-        tls: how it speaks TLS; None: it does not.
-        names: how it finds hosts.
+        login: user and password; None for no authentication.
+        tls: TLS context; None for plain text.
+        names: module that resolves host names: `socket` or a `Names`.
     """
 
     login: tuple[str, str] | None = None
@@ -62,11 +62,11 @@ class Access:
 
     @contextmanager
     def client(self, server: str) -> Iterator[Client]:
-        """A client of one server, given as host:port.
+        """Connect to a server, given as host:port.
 
         Raises:
-            OSError: the server is not there, or refuses the handshake.
-            MemcacheError: it refuses the login.
+            OSError: the server is unreachable or rejects the TLS handshake.
+            MemcacheError: the server rejects the login.
         """
         host, _, port = server.rpartition(":")
         with closing(
@@ -80,12 +80,12 @@ class Access:
             )
         ) as client:
             if self.login:
-                client.set("login", " ".join(self.login))  # memcached takes the first set for it
+                client.set("login", " ".join(self.login))  # memcached reads the first set as the login
             yield client
 
     @contextmanager
     def connection(self, server: str) -> Iterator[socket.socket]:
-        """A connection to one server, on which nothing was said."""
+        """Open a connection to a server without sending anything."""
         host, _, port = server.rpartition(":")
         address = self.names.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0][4]
         with socket.create_connection(address[:2], TIMEOUT) as plain:
@@ -97,12 +97,12 @@ class Access:
 
 
 def tls_client(trusts: Authority, own: Pair | None = None, *, checks_names: bool = True) -> ssl.SSLContext:
-    """How a client speaks TLS.
+    """Return the TLS context of a client.
 
     Args:
-        trusts: who must have signed the server's certificate.
-        own: its own certificate.
-        checks_names: off for servers that are known by addresses, which no certificate bears.
+        trusts: CA that must have signed the server's certificate.
+        own: client certificate, if any.
+        checks_names: verify host names; off for servers that are addressed by IP, which no certificate contains.
     """
     context = ssl.create_default_context(cafile=str(trusts.pair.certificate))
     context.check_hostname = checks_names
@@ -112,19 +112,19 @@ def tls_client(trusts: Authority, own: Pair | None = None, *, checks_names: bool
 
 
 def tls_secret(name: str, authority: Authority, pair: Pair) -> dict[str, Any]:
-    """A Secret of a server's certificate, as cert-manager makes them."""
+    """Return a Secret with a server's certificate, in the format of cert-manager."""
     files: dict[str, Path] = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.pair.certificate}
-    held = {key: path.read_text() for key, path in files.items()}
+    content = {key: path.read_text() for key, path in files.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name},
         "type": "kubernetes.io/tls",
-        "stringData": held,
+        "stringData": content,
     }
 
 
 def users(name: str, *logins: tuple[str, str]) -> dict[str, Any]:
-    """A Secret of those who may use servers."""
+    """Return a Secret with users and their passwords."""
     lines = "".join(f"{user}:{password}\n" for user, password in logins)
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"users": lines}}

@@ -1,4 +1,4 @@
-"""kubectl and helm as a person uses them, and patience with an end."""
+"""kubectl and Helm as command-line programs, and waiting with a timeout."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ RELEASE, SYSTEM = "platform", "platform-system"
 Found = TypeVar("Found")
 
 
-def until(what: str, look: Callable[[], Found | None], *, seconds: float = 60.0, every: float = 0.25) -> Found:
-    """Look again and again until there is something to see.
+def until(what: str, check: Callable[[], Found | None], *, seconds: float = 60.0, every: float = 0.25) -> Found:
+    """Poll until a check succeeds, and return its result.
 
     Args:
-        what: what is waited for, as the failure shall say it.
-        look: returns what was found; None or False while there is nothing. A failed assertion or kubectl is nothing.
+        what: expected state, for the error message.
+        check: returns a true value on success; None, False, a failed assertion or a failed command mean "not yet".
+        seconds: timeout.
+        every: interval between two checks, in seconds.
 
     Raises:
-        AssertionError: it did not come in time; says what was last seen to be wrong.
+        AssertionError: the check did not succeed in time; the message contains the last error.
     """
     deadline = time.monotonic() + seconds
     last: object = None
     while time.monotonic() < deadline:
         try:
-            if found := look():
+            if found := check():
                 return found
         except (AssertionError, Refused, OSError) as error:
             last = error
         time.sleep(every)
-    raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f"; last: {last}" if last else ""))
+    raise AssertionError(f"timed out after {seconds:.0f} s: {what}" + (f"; last error: {last}" if last else ""))
 
 
 class Refused(Exception):
-    """A command that failed.
+    """A command failed.
 
     Attributes:
-        said: why, in its own words.
+        said: output of the command.
     """
 
     def __init__(self, command: list[str], said: str) -> None:
@@ -52,13 +54,15 @@ class Refused(Exception):
 
 
 def run(command: list[str], environment: dict[str, str], *, given: str | None = None) -> str:
-    """Run a command at the root of the repository; what it printed.
+    """Run a command at the root of the repository and return its output.
 
     Args:
-        given: its standard input.
+        command: program and arguments.
+        environment: complete environment.
+        given: text for standard input.
 
     Raises:
-        Refused: it failed.
+        Refused: the command failed.
     """
     done = subprocess.run(
         command, input=given, env=environment, capture_output=True, text=True, check=False, timeout=180, cwd=ROOT
@@ -72,8 +76,8 @@ class Kubectl:
     """kubectl in one namespace.
 
     Args:
-        namespace: where commands act unless they say otherwise.
-        environment: with KUBECONFIG.
+        namespace: default namespace of the commands.
+        environment: environment variables, with KUBECONFIG.
     """
 
     def __init__(self, namespace: str, environment: dict[str, str]) -> None:
@@ -81,10 +85,14 @@ class Kubectl:
         self.environment = environment
 
     def __call__(self, *arguments: str, given: object = None) -> str:
-        """Run kubectl; what it printed. A manifest may be given as standard input.
+        """Run kubectl and return its output.
+
+        Args:
+            arguments: arguments of kubectl.
+            given: text or manifest for standard input.
 
         Raises:
-            Refused: it failed.
+            Refused: the command failed.
         """
         command = [str(ROOT / ".venv/bin/kubectl"), "--namespace", self.namespace, *arguments]
         text = given if isinstance(given, str) or given is None else json.dumps(given)
@@ -105,7 +113,7 @@ class Kubectl:
 
 
 class Helm:
-    """helm on the release of the platform."""
+    """Helm in the platform's namespace."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._binary = str(binaries.find("helm"))

@@ -1,4 +1,4 @@
-"""Load that goes on beside a disturbance, and tells what was felt of it."""
+"""Load that runs during a disruption and measures its effect."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from e2e.scenarios.support.commands import until
 GROUP, VERSION, PLURAL = "cache.example.com", "v1alpha1", "memcacheds"
 
 PAUSE = 0.01
-"""Seconds between two calls of one thread: a machine that is wholly busy would measure itself."""
+"""Interval between two calls of a thread, in seconds, so that the load does not saturate the machine."""
 
 
 class Memcacheds:
-    """Memcached resources of one namespace through an API client that is fast: 2 ms a call, where kubectl takes 80."""
+    """Memcached resources of a namespace, through an API client: 2 ms per call, where kubectl takes 80 ms."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
         self.namespace = namespace
@@ -32,20 +32,20 @@ class Memcacheds:
         self._api: Any = client.CustomObjectsApi(self.connection)
 
     def create(self, name: str, **spec: Any) -> None:
-        """Raises kubernetes.client.ApiException if the API server refuses it."""
+        """Create a resource; raises kubernetes.client.ApiException if the API server rejects it."""
         self._api.create_namespaced_custom_object(
             GROUP, VERSION, self.namespace, PLURAL, Memcached.manifest(name, **spec)
         )
 
     def try_out(self, name: str, **spec: Any) -> tuple[dict[str, Any], str]:
-        """What a creation would make, without making it, and what the API server warns of; raises as `create` does."""
+        """Return the result of a dry-run creation and the warnings of the API server; raises as `create` does."""
         resource, _, headers = self._api.create_namespaced_custom_object_with_http_info(
             GROUP, VERSION, self.namespace, PLURAL, Memcached.manifest(name, **spec), dry_run="All"
         )
         return resource, headers.get("Warning", "")
 
     def change(self, name: str, **spec: Any) -> None:
-        """Merge into its spec; raises kubernetes.client.ApiException if the API server refuses it."""
+        """Merge fields into the spec; raises kubernetes.client.ApiException if the API server rejects the change."""
         self._api.patch_namespaced_custom_object(GROUP, VERSION, self.namespace, PLURAL, name, {"spec": spec})
 
     def delete(self, name: str) -> None:
@@ -53,36 +53,38 @@ class Memcacheds:
 
 
 @contextmanager
-def watched(listing: Any, seen: Callable[[str, Any], None], namespace: str, **selected: str) -> Iterator[None]:
-    """Watch objects within the block.
+def watched(listing: Any, on_event: Callable[[str, Any], None], namespace: str, **selected: str) -> Iterator[None]:
+    """Watch objects until the end of the context.
 
     Args:
-        listing: a list method of an API.
-        seen: told of each event's type and object, in a thread of its own.
+        listing: list method of an API.
+        on_event: called in a separate thread with the type and the object of each event.
+        namespace: namespace of the objects.
+        selected: selectors and other arguments of `listing`.
     """
     watching: Any = watch.Watch()  # type: ignore[no-untyped-call]
 
-    def look() -> None:
-        with contextlib.suppress(ProtocolError):  # so ends a watch that is stopped
+    def receive() -> None:
+        with contextlib.suppress(ProtocolError):  # raised when the watch is stopped
             for event in watching.stream(listing, namespace, timeout_seconds=300, **selected):
-                seen(event["type"], event["object"])
+                on_event(event["type"], event["object"])
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    thread = threading.Thread(target=receive)
+    thread.start()
     try:
         yield
     finally:
         watching.stop()
-        looking.join(10)
+        thread.join(10)
 
 
 class Pulse:
-    """Services deleted one after the other, and how long the operator took to put each back.
+    """Periodic deletion of Services that measures how long the operator takes to recreate them.
 
-    What is measured is the operator alone: no webhook is asked about a Service, and the resources want no servers.
+    It measures the operator alone: Services have no webhook, and the resources have no servers.
 
     Attributes:
-        waits: how long each was missing, in seconds.
+        waits: time that each deleted Service was missing, in seconds.
     """
 
     RESOURCES = 10
@@ -90,7 +92,7 @@ class Pulse:
     def __init__(self, memcacheds: Memcacheds) -> None:
         self._memcacheds = memcacheds
         self._core = client.CoreV1Api(memcacheds.connection)
-        self._there: queue.Queue[str] = queue.Queue()
+        self._existing: queue.Queue[str] = queue.Queue()
         self._deleted: dict[str, float] = {}
         self._ending = threading.Event()
         self.waits: list[float] = []
@@ -98,16 +100,17 @@ class Pulse:
     @classmethod
     @contextmanager
     def beating(cls, memcacheds: Memcacheds, every: float = 0.1) -> Iterator[Pulse]:
-        """One that beats within the block; at its end every Service is back.
+        """Delete Services until the end of the context, then wait until all exist again.
 
         Args:
-            every: seconds between two deletions.
+            memcacheds: resources that own the Services.
+            every: interval between two deletions, in seconds.
         """
         pulse = cls(memcacheds)
         for number in range(cls.RESOURCES):
             memcacheds.create(f"pulse-{number}", size=0)
-        with watched(pulse._core.list_namespaced_service, pulse._see, memcacheds.namespace):
-            until("the Services are there", lambda: pulse._there.qsize() == cls.RESOURCES)
+        with watched(pulse._core.list_namespaced_service, pulse._on_service, memcacheds.namespace):
+            until("all Services exist", lambda: pulse._existing.qsize() == cls.RESOURCES)
             beating = threading.Thread(target=pulse._beat, args=(every,))
             beating.start()
             try:
@@ -115,34 +118,34 @@ class Pulse:
             finally:
                 pulse._ending.set()
                 beating.join()
-            until("the last Services are back", lambda: not pulse._deleted)
+            until("the last Services exist again", lambda: not pulse._deleted)
 
     @property
     def longest(self) -> float:
-        """The longest that a Service was missing, in seconds."""
+        """Longest time that a Service was missing, in seconds."""
         return max(self.waits)
 
     def _beat(self, every: float) -> None:
         while not self._ending.wait(every):
             with contextlib.suppress(queue.Empty):
-                name = self._there.get(timeout=every)
+                name = self._existing.get(timeout=every)
                 self._deleted[name] = time.monotonic()
                 self._core.delete_namespaced_service(name, self._memcacheds.namespace)
 
-    def _see(self, kind: str, service: Any) -> None:
+    def _on_service(self, kind: str, service: Any) -> None:
         if kind == "ADDED":
             name = service.metadata.name
             if name in self._deleted:
                 self.waits.append(time.monotonic() - self._deleted.pop(name))
-            self._there.put(name)
+            self._existing.put(name)
 
 
 class Callers:
-    """Calls again and again from several threads, and what came of them.
+    """Repeated calls from several threads.
 
     Attributes:
-        calls: how many were made, by thread.
-        failures: what failed, as text.
+        calls: number of calls by thread.
+        failures: error messages of failed calls.
     """
 
     def __init__(self) -> None:
@@ -153,10 +156,10 @@ class Callers:
     @classmethod
     @contextmanager
     def calling(cls, *calls: Callable[[int], None]) -> Iterator[Callers]:
-        """Make each of these calls in a thread of its own, over and over, within the block.
+        """Repeat each call in a separate thread until the end of the context.
 
         Args:
-            calls: each is given how often it was called before; what it raises is a failure.
+            calls: functions of the number of their previous calls; an exception is a failure.
         """
         callers = cls()
         threads = [threading.Thread(target=callers._call, args=(call,)) for call in calls]

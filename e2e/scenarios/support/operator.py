@@ -1,4 +1,4 @@
-"""An operator of the platform's release, as its administrator sees it."""
+"""An operator of the platform's release: its pods, Lease and certificates."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from e2e.scenarios.support.commands import RELEASE, Kubectl, until
 CONTAINER = "operator"
 
 Account = Callable[..., str]
-"""Makes a ServiceAccount of a name with the ClusterRoles that are named, and gives its token."""
+"""Function that creates a ServiceAccount with the given name and ClusterRoles, and returns its token."""
 
 
 class Operator:
-    """Its pods and its Lease.
+    """An installed operator.
 
     Args:
-        system: a kubectl in the release's namespace.
-        of: what it operates, such as memcached.
+        system: kubectl in the release's namespace.
+        of: name of the operator, such as memcached.
 
     Attributes:
-        name: of its objects.
-        deployment: its Deployment, as kubectl names it.
-        selector: of its pods.
-        lease_name: its Lease's.
+        name: name of the operator's objects.
+        deployment: Deployment, in the notation of kubectl.
+        selector: label selector of the pods.
+        lease_name: name of the Lease.
     """
 
     def __init__(self, system: Kubectl, of: str) -> None:
@@ -38,7 +38,7 @@ class Operator:
 
     @property
     def pods(self) -> list[dict[str, Any]]:
-        """Its pods, without those that are on their way out."""
+        """Pods of the operator, except terminating ones."""
         return [pod for pod in self._all_pods() if "deletionTimestamp" not in pod["metadata"]]
 
     def _all_pods(self) -> list[dict[str, Any]]:
@@ -46,45 +46,45 @@ class Operator:
 
     @property
     def lease(self) -> dict[str, Any]:
-        """What its Lease says."""
+        """Spec of the Lease."""
         spec: dict[str, Any] = self.system.get("lease", self.lease_name)["spec"]
         return spec
 
     @property
     def authority(self) -> bytes:
-        """The CA of its certificate, which the Prometheus operator takes from the same Secret, as PEM."""
+        """CA certificate as PEM, from the Secret that the Prometheus operator reads too."""
         return base64.b64decode(self.system.get("secret", f"{self.name}-certificates")["data"]["ca.crt"])
 
     @property
     def holder(self) -> str:
-        """Who leads: the pod's name and something of its process alone."""
+        """Identity of the leader: name of the pod and an ID of its process."""
         named: str = self.lease.get("holderIdentity", "")
         return named
 
     def leader(self) -> dict[str, Any]:
-        """The pod that leads."""
+        """Wait until there is a leader, and return its pod."""
 
-        def look() -> dict[str, Any] | None:
+        def find() -> dict[str, Any] | None:
             name = self.holder.partition("_")[0]
             return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
 
-        return until("one replica leads", look, seconds=30)
+        return until("a replica is the leader", find, seconds=30)
 
     def await_rollout(self) -> None:
-        """Wait until as many replicas as wanted are ready, and no old one is left."""
+        """Wait until the rollout of the Deployment is complete."""
         self.system("rollout", "status", self.deployment, "--timeout=120s")
 
     def await_end(self) -> None:
-        """Wait until no replica runs."""
-        until("no operator", lambda: not self._all_pods())
+        """Wait until no replica is running."""
+        until(f"no replica of {self.name} is running", lambda: not self._all_pods())
 
     def kill(self) -> None:
-        """End every replica at once, without a word; others are started in their place."""
+        """Delete every pod without a grace period; the Deployment creates new ones."""
         self.system("delete", "pods", "-l", self.selector, "--grace-period=0", "--force", "--wait=false")
 
     @contextmanager
     def gone(self) -> Iterator[None]:
-        """No replica runs within the block; afterwards as many as before."""
+        """Scale the operator to zero replicas until the end of the context."""
         replicas = self.system.get(self.deployment)["spec"]["replicas"]
         self.system("scale", self.deployment, "--replicas=0")
         try:

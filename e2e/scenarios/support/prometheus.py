@@ -1,4 +1,4 @@
-"""A real Prometheus beside a test: it scrapes what a ServiceMonitor of the charts selects."""
+"""A real Prometheus for tests, which scrapes the targets of the charts' ServiceMonitors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SECOND = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval"
 
 
 class Prometheus:
-    """One that runs.
+    """A running Prometheus.
 
     Args:
-        url: where it answers.
+        url: base URL of its API.
     """
 
     def __init__(self, url: str) -> None:
@@ -33,18 +33,22 @@ class Prometheus:
     def scraping(
         cls, directory: Path, jobs: Sequence[dict[str, Any]], *, rules: Sequence[Path] = ()
     ) -> Iterator[Prometheus]:
-        """One with these scrape configurations, on loopback; it ends with the block.
+        """Run Prometheus on the loopback interface until the end of the context.
 
         Args:
-            directory: made for its configuration, samples and log.
+            directory: directory for configuration, samples and log; it is created.
             jobs: entries of scrape_configs.
-            rules: files of rules, which it evaluates each second.
+            rules: rule files, evaluated every second.
         """
         program = debian.program("prometheus", "prometheus")
         directory.mkdir()
         configuration = directory / "prometheus.json"  # JSON is YAML
-        told = {"global": SECOND, "scrape_configs": list(jobs), "rule_files": [str(path.resolve()) for path in rules]}
-        configuration.write_text(json.dumps(told))
+        content = {
+            "global": SECOND,
+            "scrape_configs": list(jobs),
+            "rule_files": [str(path.resolve()) for path in rules],
+        }
+        configuration.write_text(json.dumps(content))
         [port] = free_ports(1)
         address = f"127.0.0.1:{port}"
         files = [f"--config.file={configuration}", f"--storage.tsdb.path={directory / 'samples'}"]
@@ -58,21 +62,21 @@ class Prometheus:
             processes.stop([process])
 
     def ask(self, query: str) -> list[tuple[dict[str, str], float]]:
-        """What a query is now: labels and value of each series."""
+        """Evaluate a query now; return the labels and the value of each series."""
         found = self._get("query", query=query)["result"]
         return [(series["metric"], float(series["value"][1])) for series in found]
 
     def alerts(self) -> list[dict[str, Any]]:
-        """The alerts that are pending or firing: state, labels and annotations."""
+        """Return the pending and firing alerts with state, labels and annotations."""
         found: list[dict[str, Any]] = self._get("alerts")["alerts"]
         return found
 
     def rules(self) -> list[dict[str, Any]]:
-        """Every rule, with how its last evaluation went: health, and lastError."""
+        """Return all rules with the result of their last evaluation: health and lastError."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def targets(self) -> list[str]:
-        """Each target with its health and its last error, as a failure shall show it."""
+        """Return a line with the URL, the health and the last error of each target, for failure messages."""
         return [
             f"{target['scrapeUrl']} {target['health']} {target['lastError']}".strip()
             for target in self._get("targets")["activeTargets"]
@@ -80,24 +84,24 @@ class Prometheus:
 
     def _get(self, path: str, **query: str) -> Any:
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return json.load(answer)["data"]
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return json.load(response)["data"]
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
-                return bool(answer.status == 200)
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as response:
+                return bool(response.status == 200)
         except OSError:
             return False
 
 
 def job_of(monitor: dict[str, Any], kubectl: Kubectl, **rest: Any) -> dict[str, Any]:
-    """The scrape configuration that the Prometheus operator makes of a ServiceMonitor, with what it selects now.
+    """Return the scrape configuration that the Prometheus operator generates for a ServiceMonitor, with static targets.
 
     Args:
-        monitor: the ServiceMonitor; it has one endpoint, and its selector matchLabels only.
-        kubectl: in the namespace whose Services are looked at.
-        rest: settings of the scrape that the test has otherwise, such as files that lie elsewhere in a pod.
+        monitor: ServiceMonitor with one endpoint and a selector with matchLabels only.
+        kubectl: kubectl in the namespace of the Services.
+        rest: scrape settings that differ in the test, such as paths of files.
     """
     [endpoint] = monitor["spec"]["endpoints"]
     return {
@@ -111,19 +115,20 @@ def job_of(monitor: dict[str, Any], kubectl: Kubectl, **rest: Any) -> dict[str, 
 
 
 def selected(monitor: dict[str, Any], kubectl: Kubectl) -> list[dict[str, Any]]:
-    """The targets that a ServiceMonitor selects now, each with the labels that the Prometheus operator gives it.
+    """Return the current targets of a ServiceMonitor with the labels that the Prometheus operator sets.
 
-    Debian builds Prometheus without the discovery of Kubernetes, so its part is done here: the endpoints of Services
-    that bear the labels, on the port of that name.
+    Debian builds Prometheus without Kubernetes service discovery. This function replaces it: it returns the endpoints
+    of the selected Services on the named port.
 
     Args:
-        monitor, kubectl: as `job_of` takes them.
+        monitor: ServiceMonitor, as in `job_of`.
+        kubectl: kubectl, as in `job_of`.
     """
     spec = monitor["spec"]
     [endpoint] = spec["endpoints"]
     chosen = spec.get("namespaceSelector", {})
     allowed = chosen.get("matchNames", [monitor["metadata"]["namespace"]])
-    assert chosen.get("any") or kubectl.namespace in allowed, f"it looks at {allowed} only"
+    assert chosen.get("any") or kubectl.namespace in allowed, f"the ServiceMonitor selects only namespaces {allowed}"
     labels = ",".join(f"{name}={value}" for name, value in spec["selector"]["matchLabels"].items())
     return [
         {
@@ -139,7 +144,7 @@ def selected(monitor: dict[str, Any], kubectl: Kubectl) -> list[dict[str, Any]]:
 
 
 def _labels(spec: dict[str, Any], service: dict[str, Any]) -> dict[str, str]:
-    """What a target bears of its Service, beside the pod."""
+    """Return the labels of a target that come from its Service."""
     metadata = service["metadata"]
     own = metadata["labels"]
     taken = {re.sub(r"\W", "_", name): own[name] for name in spec.get("targetLabels", ()) if name in own}

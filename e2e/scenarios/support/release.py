@@ -1,4 +1,4 @@
-"""The platform's release, for scenarios that change it."""
+"""The Helm release of the platform, for scenarios that change it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WAITING = ("--wait", "--timeout=120s")
 
 @dataclass(frozen=True)
 class Release:
-    """The release as a scenario found it.
+    """The release as it was at the start of a scenario.
 
     Attributes:
-        helm: by which it is changed.
-        values: a file with its values.
-        digest: the mark by which `make up` knows what it is made of.
+        helm: Helm in the platform's namespace.
+        values: file with the values of the release.
+        digest: label by which `make up` recognizes an up-to-date release.
     """
 
     helm: Helm
@@ -30,28 +30,29 @@ class Release:
 
     @classmethod
     def found(cls, helm: Helm, system: Kubectl, values: Path) -> Release:
-        """The release that is there now.
+        """Return the installed release.
 
         Args:
-            system: a kubectl in its namespace.
-            values: a file to write its values to.
+            helm: Helm in the platform's namespace.
+            system: kubectl in the platform's namespace.
+            values: file to which the values of the release are written.
         """
         values.write_text(helm("get", "values", RELEASE, "-o", "json"))
         [record] = system.items("secrets", "-l", f"owner=helm,name={RELEASE},status=deployed")
         return cls(helm, values, record["metadata"]["labels"].get("platform-digest", ""))
 
     def upgrade(self, *arguments: str, chart: str = CHART) -> None:
-        """Upgrade it, or install it, with its values and these arguments, and wait until all of it is ready."""
+        """Upgrade or install the release with its values and additional arguments, and wait until it is ready."""
         self.helm("upgrade", "--install", RELEASE, chart, "-f", str(self.values), *WAITING, *arguments)
 
     def restore(self) -> None:
-        """Make it what it was, whoever changed it.
+        """Restore the release.
 
-        The CRD stays with the release that came last, and that may have been another.
+        It takes ownership of the CRDs, which may belong to another release by now.
         """
         self.upgrade("--take-ownership", "--force-conflicts", f"--labels=platform-digest={self.digest}")
 
     def rendered(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
-        """The objects of one kind that it would have with its values and these arguments."""
+        """Render the chart with the release's values and additional arguments; return the objects of one kind."""
         text = self.helm("template", RELEASE, CHART, "-f", str(self.values), *arguments)
         return [found for found in yaml.safe_load_all(text) if found and found["kind"] == kind]

@@ -1,4 +1,4 @@
-"""A custom resource as a scenario sees it: what it says of itself, and what is told of it."""
+"""Custom resources in scenarios: status, conditions, events and changes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def conditions(resource: dict[str, Any]) -> dict[str, str]:
 
 
 def condition(resource: dict[str, Any], named: str) -> dict[str, Any]:
-    """One of its conditions, whole; KeyError if it has none of that name."""
+    """Return a condition by type; raises KeyError if the resource does not have it."""
     found: dict[str, Any] = {each["type"]: each for each in resource.get("status", {}).get("conditions", ())}[named]
     return found
 
 
 def uids(kubectl: Kubectl) -> set[str]:
-    """The UIDs of all pods of a namespace."""
+    """Return the UIDs of all pods of a namespace."""
     return {pod["metadata"]["uid"] for pod in kubectl.items("pods")}
 
 
 def is_evicted(kubectl: Kubectl, pod: str) -> bool:
-    """Ask for a pod's eviction, as a drain does; False if a disruption budget forbids it for now."""
+    """Evict a pod, as a drain does; return False if a disruption budget does not allow it now."""
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
     try:
@@ -41,21 +41,22 @@ def is_evicted(kubectl: Kubectl, pod: str) -> bool:
 
 @contextmanager
 def crowded(kubectl: Kubectl, pods: int) -> Iterator[None]:
-    """A namespace has room for no more pods than so many within the block: a quota keeps others from coming."""
+    """Limit the number of pods in a namespace with a ResourceQuota until the end of the context."""
     quota = {"hard": {"pods": str(pods)}}
     kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": quota})
     try:
-        until("the quota counts", lambda: kubectl.get("resourcequota", "few").get("status", {}).get("used"))
+        until("the quota is in effect", lambda: kubectl.get("resourcequota", "few").get("status", {}).get("used"))
         yield
     finally:
         kubectl("delete", "resourcequota", "few", "--ignore-not-found")
 
 
 class Resource:
-    """One resource in a namespace.
+    """A resource in a namespace.
 
     Attributes:
-        API_VERSION, KIND: its kind.
+        API_VERSION: API version of the kind.
+        KIND: name of the kind.
     """
 
     API_VERSION: ClassVar[str]
@@ -81,40 +82,40 @@ class Resource:
 
     @property
     def reason(self) -> str:
-        """The reason of its Ready condition; empty until the operator has looked at it."""
-        told = self.status.get("conditions", ())
-        return next((str(each["reason"]) for each in told if each["type"] == "Ready"), "")
+        """Reason of the Ready condition; empty before the first reconcile."""
+        reported = self.status.get("conditions", ())
+        return next((str(each["reason"]) for each in reported if each["type"] == "Ready"), "")
 
     @property
     def message(self) -> str:
-        """The message of its Ready condition; empty until the operator has looked at it."""
-        told = self.status.get("conditions", ())
-        return next((str(each["message"]) for each in told if each["type"] == "Ready"), "")
+        """Message of the Ready condition; empty before the first reconcile."""
+        reported = self.status.get("conditions", ())
+        return next((str(each["message"]) for each in reported if each["type"] == "Ready"), "")
 
     def ready_now(self) -> dict[str, Any]:
-        """The resource, Ready, with its current spec observed.
+        """Return the resource if it is Ready and its current generation was observed.
 
         Raises:
-            AssertionError: it is not.
+            AssertionError: the resource is not Ready, or its current generation was not observed.
         """
         now = self.now
         status = now.get("status", {})
         current = status.get("observedGeneration") == now["metadata"]["generation"]
-        assert current, f"generation {now['metadata']['generation']} not observed: {status}"
+        assert current, f"generation {now['metadata']['generation']} was not observed: {status}"
         assert conditions(now)["Ready"] == "True", status
         return now
 
     def change(self, **spec: Any) -> str:
-        """Merge into its spec; what kubectl said, warnings too."""
+        """Merge fields into the spec; return the output of kubectl, including warnings."""
         patch = f"--patch={json.dumps({'spec': spec})}"
         return self.kubectl("patch", self.KIND.lower(), self.name, "--type=merge", patch)
 
     def touch(self) -> None:
-        """Have the operator look at it now: nobody watches Secrets, so a change of one waits for the next look."""
+        """Trigger a reconcile with an annotation: the operator reads Secrets at each reconcile, without a watch."""
         self.kubectl("annotate", self.KIND.lower(), self.name, "--overwrite", f"touched={time.monotonic_ns()}")
 
     def events(self) -> list[str]:
-        """The reasons of its events, in order."""
+        """Return the reasons of the resource's events, in order."""
         selected = f"involvedObject.kind={self.KIND},involvedObject.name={self.name}"
         listed = self.kubectl.items("events", "--field-selector", selected)
         return [found["reason"] for found in sorted(listed, key=lambda found: found["firstTimestamp"])]

@@ -1,4 +1,4 @@
-"""Containers from outside: what their node could do to them, and no pod or API can."""
+"""Faults injected from the node: signals to containers, broken networks, damaged files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from e2e.scenarios.support.commands import Kubectl
 
 
 def signal(pod: dict[str, Any], container: str, number: str) -> None:
-    """Send a signal to a container's first process, as the node's kernel or administrator would; nobody is told.
+    """Send a signal to the first process of a container, without the knowledge of the kubelet or the API server.
 
     Args:
-        pod: as the API shows it.
-        container: its name.
-        number: such as SIGKILL.
+        pod: Pod object.
+        container: name of the container.
+        number: name of the signal, such as SIGKILL.
     """
     node, identity = _found(pod, container)
     node.inside("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", number, identity)
@@ -29,10 +29,11 @@ def signal(pod: dict[str, Any], container: str, number: str) -> None:
 
 @contextmanager
 def cut_off(pods: Sequence[dict[str, Any]], addresses: Sequence[str]) -> Iterator[None]:
-    """Nothing that these pods send to these addresses arrives within the block.
+    """Drop all packets from pods to addresses until the end of the context.
 
     Args:
-        pods: as the API shows them.
+        pods: Pod objects.
+        addresses: destination addresses.
     """
     cut = [(*_network(pod), address) for pod in pods for address in addresses]
     for node, process, address in cut:
@@ -45,9 +46,9 @@ def cut_off(pods: Sequence[dict[str, Any]], addresses: Sequence[str]) -> Iterato
 
 
 def hand_out_from(pods: Sequence[dict[str, Any]]) -> None:
-    """The next pods on each of these pods' nodes are given the addresses that these have, as far as they are free.
+    """Make the next pods on the nodes of these pods get the addresses that these pods have, once these are free.
 
-    A node hands out addresses in order, and notes which was the last.
+    The host-local IPAM plugin assigns addresses in order, and records the last one in a file.
     """
     lowest: dict[str, IPv4Address] = {}
     for pod in pods:
@@ -60,41 +61,41 @@ def hand_out_from(pods: Sequence[dict[str, Any]]) -> None:
 
 
 def volume(kubectl: Kubectl, claim: str) -> Path:
-    """The directory of this machine in which a claim's volume is."""
+    """Return the host directory of a claim's volume."""
     name = kubectl.get("persistentvolumeclaim", claim)["spec"]["volumeName"]
     return Path(kubectl.get("persistentvolume", name)["spec"]["local"]["path"])
 
 
 def flip(file: Path, found: bytes, replaced: bytes) -> int:
-    """Change what stands in a file behind its program's back; returns in how many places.
+    """Replace bytes in a file without the knowledge of the program that uses it; return the number of replacements.
 
     Raises:
-        AssertionError: it does not stand there.
+        AssertionError: the file does not contain the bytes.
     """
     assert len(found) == len(replaced)
     content = file.read_bytes()
-    places = content.count(found)
-    assert places, f"{found!r} does not stand in {file}"
+    count = content.count(found)
+    assert count, f"{file} does not contain {found!r}"
     file.write_bytes(content.replace(found, replaced))
-    return places
+    return count
 
 
 def _running() -> Cluster:
     cluster = Cluster.running()
     if cluster is None:
-        pytest.skip("another cluster's nodes are not ours to enter: make up CLUSTER=local")
+        pytest.skip("needs access to the nodes of a local cluster: make up CLUSTER=local")
     return cluster
 
 
 def _found(pod: dict[str, Any], container: str) -> tuple[Node, str]:
-    """A container's node, and its name there."""
+    """Return the node of a container, and the container's ID."""
     [node] = [node for node in _running().nodes if node.at.name == pod["spec"]["nodeName"]]
     [state] = [state for state in pod["status"]["containerStatuses"] if state["name"] == container]
     return node, state["containerID"].rpartition("/")[2]
 
 
 def _network(pod: dict[str, Any]) -> tuple[Node, str]:
-    """A pod's node, and a process there that is in the pod's network."""
+    """Return the node of a pod, and the ID of a process in the pod's network namespace."""
     node, identity = _found(pod, pod["spec"]["containers"][0]["name"])
     listed = node.inside("ctr", "--namespace", "k8s.io", "tasks", "list")
     [process] = [line.split()[1] for line in listed.splitlines() if line.startswith(identity)]

@@ -1,1 +1,1 @@
-"""What `make manifests` and the local cluster take from this operator; its process imports none of it."""
+"""Chart values, dashboards, alerts and images of the etcd operator. The operator process does not import them."""

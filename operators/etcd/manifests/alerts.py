@@ -1,20 +1,20 @@
-"""Rules about etcd, from what its members tell, and from what the operator tells of them."""
+"""Rules about etcd, based on the members' own metrics and on the states that the operator exports."""
 
 from __future__ import annotations
 
 from dashboards.rules import operator_rules, resource_rules
-from dashboards.rules.asking import ID, OWNER, about_resources, about_servers, largest, told
+from dashboards.rules.expressions import ID, OWNER, about_resources, about_servers, largest, state
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.etcd.api import backup, resource
 from operators.etcd.manifests.values import EtcdThresholds
 
 KIND, BACKUP = resource.API.kind.name, backup.API.kind.name
-WHO = "EtcdCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
-MEMBER = "{{ $labels.pod }} of " + WHO
+CLUSTER = "EtcdCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
+MEMBER = "{{ $labels.pod }} of " + CLUSTER
 RESOURCE = "EtcdCluster {{ $labels.namespace }}/{{ $labels.name }}"
 
-OWN_FAULT = "Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"
-"""gRPC codes by which etcd says that it failed, not its client."""
+SERVER_ERRORS = "Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"
+"""gRPC codes of server errors, as opposed to client errors."""
 
 _of_members, _of_resources = about_servers(KIND).alert, about_resources(KIND).alert
 
@@ -24,13 +24,13 @@ def _slow(histogram: str) -> str:
     return f"histogram_quantile(0.99, {buckets})"
 
 
-_ready = told("platform_resource_ready_replicas", KIND)
-_voters = told("platform_etcd_members", KIND, 'role="voter"')
-_without = told("platform_resource_condition", KIND, 'type="Ready"', 'reason=~"NoQuorum|QuorumLost"')
-_full = told("platform_etcd_alarms", KIND, 'alarm="NOSPACE"')
-_corrupt = told("platform_etcd_alarms", KIND, 'alarm="CORRUPT"')
-_differ = told("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberHeld"')
-_failed = told("platform_resource_phase", BACKUP, 'phase="Failed"')
+_ready = state("platform_resource_ready_replicas", KIND)
+_voters = state("platform_etcd_members", KIND, 'role="voter"')
+_without = state("platform_resource_condition", KIND, 'type="Ready"', 'reason=~"NoQuorum|QuorumLost"')
+_full = state("platform_etcd_alarms", KIND, 'alarm="NOSPACE"')
+_corrupt = state("platform_etcd_alarms", KIND, 'alarm="CORRUPT"')
+_differ = state("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberHeld"')
+_failed = state("platform_resource_phase", BACKUP, 'phase="Failed"')
 _handled = "grpc_server_handled_total"
 
 _RESOURCES = Group(
@@ -42,49 +42,54 @@ _RESOURCES = Group(
             f"({_ready} < floor({_voters} / 2) + 1 and {_voters} > 0) or ({_ready} and on ({ID}) {_without} == 1)",
             "1m",
             f"{RESOURCE} has lost its quorum",
-            "Only {{ $value }} of its voters are healthy, fewer than a majority: no writes, no linearizable reads.",
+            "Only {{ $value }} of its voters are healthy, fewer than a majority. The cluster accepts no writes and no "
+            "linearizable reads. Restore the missing members; do not delete PersistentVolumeClaims.",
         ),
         _of_resources(
             "EtcdRecoveryWaiting",
             "critical",
-            f"{told('platform_etcd_recovery_waiting', KIND)} == 1",
+            f"{state('platform_etcd_recovery_waiting', KIND)} == 1",
             "1m",
-            f"{RESOURCE} waits for a person",
-            "It has lost the volumes of a majority. Nothing happens before somebody decides.",
+            f"{RESOURCE} waits for confirmation of a recovery",
+            "The cluster has lost the volumes of a majority of its members. The operator changes nothing until a user "
+            "confirms the recovery in spec.recovery. status.recovery names the surviving member and the token.",
         ),
         _of_resources(
             "EtcdOutOfSpace",
             "critical",
             f"{_full} > 0",
             "1m",
-            f"{RESOURCE} takes no writes: its quota is used up",
-            "{{ $value }} members raised the alarm NOSPACE. The operator compacts and defragments; if this lasts, the "
-            "keys themselves need the room.",
+            f"{RESOURCE} accepts no writes: the database quota is exceeded",
+            "{{ $value }} members raised the NOSPACE alarm. The operator compacts and defragments. If the alarm "
+            "persists, delete keys or increase quotaBackendBytes.",
         ),
         _of_resources(
             "EtcdCorrupt",
             "critical",
             f"{_corrupt} > 0 or on ({ID}) {_differ} == 1",
             "1m",
-            f"Members of {RESOURCE} differ in what they hold",
-            "A member's data is not what others have at the same revision.",
+            f"{RESOURCE} has a corrupt member",
+            "The data of a member differs from that of the other members at the same revision, so clients may read "
+            "wrong values. Follow the runbook before deleting any member.",
         ),
         _of_resources(
             "EtcdSnapshotLate",
             "warning",
-            f"time() - {told('platform_etcd_snapshot_next_timestamp_seconds', KIND)} > ${{snapshotLateSeconds}}",
+            f"time() - {state('platform_etcd_snapshot_next_timestamp_seconds', KIND)} > ${{snapshotLateSeconds}}",
             "5m",
-            f"A snapshot of {RESOURCE} is late",
-            "By its schedule one was due {{ $value | humanizeDuration }} ago.",
+            f"A scheduled snapshot of {RESOURCE} is overdue",
+            "The snapshot was due {{ $value | humanizeDuration }} ago. The message of the latest EtcdBackup names the "
+            "cause.",
         ),
         _of_resources(
             "EtcdBackupFailed",
             "warning",
             f"{_failed} == 1 and on ({ID}) "
-            f"time() - {told('platform_resource_unready_since_timestamp_seconds', BACKUP)} < 86400",
+            f"time() - {state('platform_resource_unready_since_timestamp_seconds', BACKUP)} < 86400",
             "1m",
             "EtcdBackup {{ $labels.namespace }}/{{ $labels.name }} failed",
-            "It was tried three times, and is not tried again. This is told for a day, or until it is deleted.",
+            "The snapshot failed three times and is not retried. The reason and message of its Ready condition name "
+            "the cause. The alert ends after a day, or when the EtcdBackup is deleted.",
         ),
     ),
 )
@@ -101,34 +106,36 @@ _MEMBERS = Group(
             "critical",
             f"{largest('etcd_server_has_leader')} == 0",
             "1m",
-            f"{MEMBER} knows no leader",
-            "It takes no writes. If the others do, it is cut off from them.",
+            f"{MEMBER} has no leader",
+            "The member accepts no writes. If the other members have a leader, this one is partitioned from them: "
+            "check the network between its node and the others.",
         ),
         _of_members(
             "EtcdLeaderChanges",
             "warning",
             f"{largest('increase(etcd_server_leader_changes_seen_total[15m])', OWNER)} > ${{leaderChanges}}",
             "5m",
-            f"{WHO} elects leaders again and again",
-            "{{ $value | humanize }} within a quarter of an hour; writes wait for each. Disks or network are too slow "
-            "for heartbeatInterval and electionTimeout.",
+            f"{CLUSTER} has frequent leader changes",
+            "{{ $value | humanize }} leader changes in 15 minutes; each of them delays writes. Disks or the network "
+            "are too slow for heartbeatInterval and electionTimeout.",
         ),
         _of_members(
             "EtcdProposalsFail",
             "warning",
             f"sum by ({OWNER}) (increase(etcd_server_proposals_failed_total[15m])) > 5",
             "5m",
-            f"Writes to {WHO} are not agreed on",
-            "{{ $value | humanize }} failed within a quarter of an hour, for want of a leader or a quorum.",
+            f"Raft proposals of {CLUSTER} fail",
+            "{{ $value | humanize }} proposals (writes) failed in 15 minutes, because there was no leader or no "
+            "quorum.",
         ),
         _of_members(
             "EtcdDatabaseNearQuota",
             "warning",
             "resource:etcd_database_used:ratio > ${quotaUsed}",
             "10m",
-            f"{WHO} has nearly used up its quota",
-            "A member's database takes {{ $value | humanizePercentage }} of quotaBackendBytes; at 100 % there are no "
-            "writes.",
+            f"The database of {CLUSTER} is close to its quota",
+            "A member's database uses {{ $value | humanizePercentage }} of quotaBackendBytes. At 100 % etcd rejects "
+            "writes. Delete keys, set autoCompaction or increase quotaBackendBytes.",
         ),
         _of_members(
             "EtcdDatabaseFillsUp",
@@ -136,8 +143,9 @@ _MEMBERS = Group(
             f"max by ({OWNER}) (predict_linear(etcd_mvcc_db_total_size_in_bytes[4h], 14400) / "
             "etcd_server_quota_backend_bytes) > 1 and resource:etcd_database_used:ratio > 0.5",
             "30m",
-            f"{WHO} will have used up its quota within four hours",
-            "If it goes on growing as in the last four; after that there are no writes.",
+            f"The database of {CLUSTER} is predicted to exceed its quota within 4 hours",
+            "The prediction extrapolates the growth of the last 4 hours. At 100 % of quotaBackendBytes etcd rejects "
+            "writes. Find the writer, set autoCompaction or increase quotaBackendBytes.",
         ),
         _of_members(
             "EtcdFragmented",
@@ -145,42 +153,46 @@ _MEMBERS = Group(
             f"{largest('etcd_mvcc_db_total_size_in_use_in_bytes / etcd_mvcc_db_total_size_in_bytes')} < 0.5 and "
             f"{largest('etcd_mvcc_db_total_size_in_bytes')} > 104857600",
             "1h",
-            f"Half of the database file of {MEMBER} is empty",
-            "Only {{ $value | humanizePercentage }} of it is in use; defragmentation gives back the rest.",
+            f"The database of {MEMBER} is fragmented",
+            "Only {{ $value | humanizePercentage }} of the database file is in use. Defragmentation releases the rest; "
+            "set spec.defragmentation to schedule it.",
         ),
         _of_members(
             "EtcdLogSlow",
             "warning",
             f"{_slow('etcd_disk_wal_fsync_duration_seconds')} > ${{fsyncSeconds}}",
             "10m",
-            f"The disk of {MEMBER} is slow",
-            "One in a hundred writes to its log takes {{ $value | humanizeDuration }} or more. Every write waits for "
-            "these.",
+            f"WAL fsync of {MEMBER} is slow",
+            "The 99th percentile of its WAL fsync duration is {{ $value | humanizeDuration }}. Every write waits for "
+            "an fsync on a majority. Check the member's disk and other workloads on it.",
         ),
         _of_members(
             "EtcdDatabaseSlow",
             "warning",
             f"{_slow('etcd_disk_backend_commit_duration_seconds')} > ${{commitSeconds}}",
             "10m",
-            f"The database of {MEMBER} is slow",
-            "One in a hundred commits takes {{ $value | humanizeDuration }} or more.",
+            f"Backend commits of {MEMBER} are slow",
+            "The 99th percentile of its backend commit duration is {{ $value | humanizeDuration }}. Check the member's "
+            "disk and other workloads on it.",
         ),
         _of_members(
             "EtcdPeersSlow",
             "warning",
             f"{_slow('etcd_network_peer_round_trip_time_seconds')} > ${{peerSeconds}}",
             "10m",
-            f"The network between {MEMBER} and others is slow",
-            "One in a hundred messages takes {{ $value | humanizeDuration }} or more there and back.",
+            f"Peer round trips of {MEMBER} are slow",
+            "The 99th percentile of the round-trip time to its peers is {{ $value | humanizeDuration }}. Check the "
+            "network between the nodes and the CPU limit of the member.",
         ),
         _of_members(
             "EtcdRequestsFail",
             "warning",
-            f'sum by ({OWNER}) (rate({_handled}{{grpc_code=~"{OWN_FAULT}",grpc_type="unary"}}[10m])) / '
+            f'sum by ({OWNER}) (rate({_handled}{{grpc_code=~"{SERVER_ERRORS}",grpc_type="unary"}}[10m])) / '
             f'sum by ({OWNER}) (rate({_handled}{{grpc_type="unary"}}[10m])) > ${{requestErrorRatio}}',
             "10m",
-            f"Requests to {WHO} fail",
-            "{{ $value | humanizePercentage }} of them, through its own fault.",
+            f"Requests to {CLUSTER} fail",
+            "{{ $value | humanizePercentage }} of unary requests fail with server errors. The failed calls on the "
+            "dashboard show the gRPC codes.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The dashboard of etcd."""
+"""Dashboard of etcd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dashboards.promql import (
     SERVED,
     SERVER,
     Servers,
-    beside,
+    of_targets_with,
     quantile,
     quiet,
     rate,
@@ -36,17 +36,18 @@ def _p99(metric: str, by: str = EACH) -> str:
 
 
 def _grpc(metric: str, *more: str, by: str = "grpc_method") -> str:
-    """Calls of clients; those between members go another way."""
-    return beside(rate(f"grpc_server_{metric}_total", SERVER, *more, by=f"{TARGET}, {by}"), "etcd_server_has_leader")
+    """Return the rate of clients' gRPC calls; members use a different protocol between each other."""
+    calls = rate(f"grpc_server_{metric}_total", SERVER, *more, by=f"{TARGET}, {by}")
+    return of_targets_with("etcd_server_has_leader", calls)
 
 
 def _open(method: str, service: str) -> str:
-    """Streams begun and not ended."""
+    """Return the number of open streams of a method."""
     labels = (SERVER, f'grpc_method="{method}"', f'grpc_service="etcdserverpb.{service}"')
-    begun, ended = (
+    started, handled = (
         f"sum by ({TARGET}) ({select(f'grpc_server_{what}_total', *labels)})" for what in ("started", "handled")
     )
-    return f"sum by ({OWNER}) {beside(f'({begun} - {ended})', 'etcd_server_has_leader')}"
+    return f"sum by ({OWNER}) {of_targets_with('etcd_server_has_leader', f'({started} - {handled})')}"
 
 
 FAILED = 'grpc_code=~"Unknown|ResourceExhausted|Internal|Unavailable|DataLoss|DeadlineExceeded"'
@@ -62,7 +63,7 @@ NOW = Row(
         resources.servers_ready(KIND, "Members", width=3),
         Stat(
             title="Without a leader",
-            description="Clusters of which no member leads: they take no writes.",
+            description="Clusters without a leader. They accept no writes.",
             unit="short",
             queries=(
                 Query(
@@ -77,17 +78,17 @@ NOW = Row(
         ),
         Stat(
             title="Fullest database",
-            description="Size of the largest database, of its quota. At 100 % etcd refuses writes until it is "
-            "compacted and defragmented, which the operator does.",
+            description="Database size as a share of the quota, for the member with the highest share. At 100 % etcd "
+            "rejects writes until the database is compacted and defragmented, which the operator does.",
             unit="percentunit",
             queries=(Query(f"max({FULL})"),),
             thresholds=bad_from(0.8, 0.95),
             width=3,
         ),
         Stat(
-            title="Disk p99",
-            description="The slowest member's time to sync its log (WAL), 99 of 100 times. Above 10 ms, look at the "
-            "disk.",
+            title="WAL fsync p99",
+            description="99th percentile of the WAL fsync duration of the slowest member. Values above 10 ms indicate "
+            "a slow disk.",
             unit="s",
             queries=(Query(f"max({FSYNC})"),),
             thresholds=bad_from(0.01, 0.1),
@@ -95,7 +96,7 @@ NOW = Row(
         ),
         Stat(
             title="Failed calls",
-            description="Clients' calls that ended otherwise than OK, of all; none where nobody calls.",
+            description="Share of clients' gRPC calls that failed with a server error. No value without calls.",
             unit="percentunit",
             queries=(quiet(f"sum({_grpc('handled', FAILED)}) / (sum({_grpc('handled')}) > 0)"),),
             thresholds=bad_from(0.001, 0.01),
@@ -104,7 +105,7 @@ NOW = Row(
         ),
         Stat(
             title="Oldest snapshot",
-            description="Age of the last complete snapshot by schedule, of the cluster where it is oldest.",
+            description="Age of the last successful scheduled snapshot, for the cluster with the oldest one.",
             unit="s",
             queries=(quiet(f"max(time() - {SNAPSHOT})"),),
             thresholds=BLUE,
@@ -121,19 +122,19 @@ RAFT = Row(
     (
         Graph(
             title="Voters and learners",
-            description="Members by role, and as many as the spec asks for. A learner becomes a voter once it has all "
-            "data.",
+            description="Number of members by role, and the desired number of members. A learner is promoted to a "
+            "voter when its log has caught up with the leader's.",
             unit="short",
             queries=(
                 Query(states("platform_etcd_members", KIND, by="role"), f"{RESOURCE_NAME} {{{{role}}}}"),
-                Query(states("platform_resource_desired_replicas", KIND), f"{RESOURCE_NAME} wanted"),
+                Query(states("platform_resource_desired_replicas", KIND), f"{RESOURCE_NAME} desired"),
             ),
             stepped=True,
         ),
         Graph(
             title="Leader changes",
-            description="Changes of leader that members saw within the last interval. One is a failover; many are a "
-            "slow disk or network.",
+            description="Leader changes per interval. A single change is a failover; frequent changes indicate a slow "
+            "disk or network.",
             unit="short",
             queries=(
                 Query(
@@ -143,20 +144,20 @@ RAFT = Row(
         ),
         Graph(
             title="Proposals",
-            description="Writes that members agreed on and that failed, in a second, and those that wait.",
+            description="Raft proposals (writes) committed and failed per second, and the number of pending proposals.",
             unit="short",
             queries=(
                 Query(
                     f"max by ({OWNER}) (rate({_etcd('server_proposals_committed_total')}[$__rate_interval]))",
-                    f"{NAME} agreed",
+                    f"{NAME} committed",
                 ),
                 Query(_rate("server_proposals_failed_total", by=OWNER), f"{NAME} failed"),
-                Query(f"max by ({OWNER}) ({_etcd('server_proposals_pending')})", f"{NAME} waiting"),
+                Query(f"max by ({OWNER}) ({_etcd('server_proposals_pending')})", f"{NAME} pending"),
             ),
         ),
         Graph(
-            title="Behind the leader",
-            description="Entries of the log that a member has yet to apply, after the member that applied most.",
+            title="Apply lag",
+            description="Number of Raft log entries that a member has applied less than the most advanced member.",
             unit="short",
             queries=(
                 Query(
@@ -167,20 +168,20 @@ RAFT = Row(
             ),
         ),
         Graph(
-            title="Heartbeats not sent in time",
-            description="Heartbeats that a leader sent late, in a second: its disk or processor is overloaded.",
+            title="Heartbeat send failures",
+            description="Heartbeats per second that a leader failed to send in time, because its disk or CPU is "
+            "overloaded.",
             unit="ops",
             queries=(Query(_rate("server_heartbeat_send_failures_total"), POD),),
         ),
         Graph(
-            title="Slow work",
-            description="Requests applied slowly, and reads whose confirmation by the leader was slow or failed, in a "
-            "second.",
+            title="Slow applies and reads",
+            description="Slow applies, and slow or failed read indexes (linearizable reads), per second.",
             unit="ops",
             queries=(
                 Query(_rate("server_slow_apply_total", by=OWNER), f"{NAME} slow apply"),
-                Query(_rate("server_slow_read_indexes_total", by=OWNER), f"{NAME} slow read"),
-                Query(_rate("server_read_indexes_failed_total", by=OWNER), f"{NAME} failed read"),
+                Query(_rate("server_slow_read_indexes_total", by=OWNER), f"{NAME} slow read index"),
+                Query(_rate("server_read_indexes_failed_total", by=OWNER), f"{NAME} failed read index"),
             ),
         ),
     ),
@@ -191,7 +192,7 @@ REQUESTS = Row(
     (
         Graph(
             title="Calls",
-            description="The ten calls that clients make most often, in a second, by method.",
+            description="The ten most frequent gRPC methods that clients call, in calls per second.",
             unit="reqps",
             queries=(Query(f"topk(10, sum by (grpc_method) ({_grpc('started')}))", "{{grpc_method}}"),),
             stacked=True,
@@ -199,14 +200,14 @@ REQUESTS = Row(
         Graph(
             title="Failed calls",
             none="no failed calls",
-            description="Clients' calls in a second that ended otherwise than OK, by code. NotFound and the like are "
-            "answers, and not shown.",
+            description="Clients' gRPC calls per second that failed with a server error, by code. Client errors "
+            "such as NotFound are not shown.",
             unit="reqps",
             queries=(quiet(f"sum by (grpc_code) ({_grpc('handled', FAILED, by='grpc_code')}) > 0", "{{grpc_code}}"),),
         ),
         Graph(
             title="Open watches and leases",
-            description="Streams that clients hold open.",
+            description="Number of open watch and lease keep-alive streams of clients.",
             unit="short",
             queries=(
                 Query(_open("Watch", "Watch"), f"{NAME} watches"),
@@ -215,7 +216,7 @@ REQUESTS = Row(
         ),
         Graph(
             title="Client traffic",
-            description="Bytes to and from clients in a second.",
+            description="Bytes per second received from and sent to clients.",
             unit="Bps",
             queries=(
                 Query(_rate("network_client_grpc_received_bytes_total", by=OWNER), f"{NAME} received"),
@@ -223,8 +224,8 @@ REQUESTS = Row(
             ),
         ),
         Graph(
-            title="Keys written and deleted",
-            description="Puts, deletes and transactions in a second, as the busiest member applied them.",
+            title="Puts, deletes, transactions",
+            description="Puts, deletes and transactions applied per second, on the busiest member.",
             unit="ops",
             queries=tuple(
                 Query(f"max by ({OWNER}) (rate({_etcd(f'mvcc_{what}_total')}[$__rate_interval]))", f"{NAME} {what}")
@@ -234,7 +235,8 @@ REQUESTS = Row(
         Graph(
             title="Peer round trip p99",
             none="no peers",
-            description="Between members, 99 of 100 times. It must stay well below the election timeout (1 s).",
+            description="99th percentile of the round-trip time between members. It must stay well below the election "
+            "timeout (1 s by default).",
             unit="s",
             queries=(quiet(_p99("network_peer_round_trip_time_seconds"), POD),),
             thresholds=bad_from(0.1, 0.5),
@@ -246,8 +248,8 @@ DISK = Row(
     "Disk",
     (
         Graph(
-            title="Database, of its quota",
-            description="Size of each member's database file, of the quota.",
+            title="Database quota used",
+            description="Size of each member's database file, as a share of the quota.",
             unit="percentunit",
             queries=(Query(FULL, POD),),
             thresholds=bad_from(0.8, 0.95),
@@ -255,7 +257,7 @@ DISK = Row(
         ),
         Graph(
             title="Database size",
-            description="Size of the file, and the part of it in use: the rest comes back by defragmenting.",
+            description="Size of the database file, and the part of it in use. Defragmentation releases the rest.",
             unit="bytes",
             queries=(
                 Query(f"max by ({OWNER}) ({_etcd('mvcc_db_total_size_in_bytes')})", f"{NAME} file"),
@@ -263,31 +265,36 @@ DISK = Row(
             ),
         ),
         Graph(
-            title="Log sync p99",
-            description="Time to sync the log (WAL) to disk, 99 of 100 times. A write waits for it on a majority.",
+            title="WAL fsync p99",
+            description="99th percentile of the WAL fsync duration. A write waits for an fsync on a majority of "
+            "members.",
             unit="s",
             queries=(Query(FSYNC, POD),),
             thresholds=bad_from(0.01, 0.1),
         ),
         Graph(
-            title="Commit p99",
-            description="Time to commit to the database file, 99 of 100 times.",
+            title="Backend commit p99",
+            description="99th percentile of the duration of a commit to the database file.",
             unit="s",
             queries=(Query(COMMIT, POD),),
             thresholds=bad_from(0.025, 0.25),
         ),
         Graph(
             title="Memory",
-            description="Memory that members take (resident).",
+            description="Resident memory of each member.",
             unit="bytes",
-            queries=(Query(beside(select("process_resident_memory_bytes", SERVER), "etcd_server_has_leader"), POD),),
+            queries=(
+                Query(of_targets_with("etcd_server_has_leader", select("process_resident_memory_bytes", SERVER)), POD),
+            ),
         ),
         Graph(
             title="CPU",
-            description="Cores that members use, of the processor.",
+            description="CPU usage of each member, in cores.",
             unit="short",
             queries=(
-                Query(beside(rate("process_cpu_seconds_total", SERVER, by=TARGET), "etcd_server_has_leader"), POD),
+                Query(
+                    of_targets_with("etcd_server_has_leader", rate("process_cpu_seconds_total", SERVER, by=TARGET)), POD
+                ),
             ),
         ),
     ),
@@ -299,14 +306,14 @@ BACKUPS = Row(
         Graph(
             title="Age of the last snapshot",
             none="no schedule",
-            description="Time since the last complete snapshot by schedule. It falls to 0 with each; a line that only "
-            "rises is a schedule that fails.",
+            description="Time since the last successful scheduled snapshot. A line that only rises indicates that "
+            "scheduled snapshots fail.",
             unit="s",
             queries=(quiet(f"time() - {SNAPSHOT}", RESOURCE_NAME),),
         ),
         Table(
             title="EtcdBackups",
-            description="Snapshots asked for, by hand or by schedule.",
+            description="Manual and scheduled snapshots, with their phase and reason.",
             unit="string",
             queries=(
                 quiet(f"{states('platform_resource_phase', BACKUP, by='phase')} == 1"),
@@ -330,7 +337,7 @@ BACKUPS = Row(
 DASHBOARD = resources.page(
     KIND,
     "etcd",
-    "Clusters of etcd: quorum, latency, size and snapshots.",
+    "etcd clusters: quorum, latency, database size and snapshots.",
     NOW,
     RAFT,
     REQUESTS,
@@ -341,7 +348,7 @@ DASHBOARD = resources.page(
         Mark(
             "Leader changes",
             f"max by ({OWNER}) (increase({_etcd('server_leader_changes_seen_total')}[$__rate_interval])) > 0",
-            f"{NAME} has another leader",
+            f"{NAME}: leader changed",
             "orange",
         ),
     ),
@@ -352,14 +359,15 @@ PAGE = OperatorPage(
     traffic=Graph(
         title="etcd: calls",
         none="no metrics",
-        description="Clients' calls in a second.",
+        description="Clients' gRPC calls per second.",
         unit="reqps",
         queries=(quiet(rate("grpc_server_started_total", SERVED, 'grpc_service=~"etcdserverpb.*"'), NAME),),
     ),
     fullness=Graph(
         title="etcd: database",
         none="no metrics",
-        description="Size of the largest member's database, of its quota. A full one takes no writes.",
+        description="Database size as a share of the quota, for the member with the highest share. At 100 % etcd "
+        "rejects writes.",
         unit="percentunit",
         queries=(
             quiet(

@@ -13,7 +13,7 @@ TAGS = {version: f"etcd:v{version}" for version in binaries.ETCD} | {
 
 
 def images() -> list[Image]:
-    """Servers of etcd as in its own images: the programs and nothing else."""
+    """Return the images of etcd; like the official ones, they contain only etcd's programs."""
     return [
         Image(
             tag=TAGS[version],

@@ -1,4 +1,4 @@
-"""The values of charts/etcd-operator: those that every operator's chart has, and its own."""
+"""Values of charts/etcd-operator: the values common to all operators, and etcd's own."""
 
 from __future__ import annotations
 
@@ -9,36 +9,49 @@ from charts.values.rules import Count, Share, Thresholds, Time
 
 
 class EtcdRbac(RbacValues):
-    """Rights, with those that can be left out where no cluster needs them."""
+    """RBAC settings of the etcd operator."""
 
     self_signed: bool = Field(
         True,
-        description="The operator may create and change Secrets, for clusters with tls.mode self. False: it can only "
-        "read those that resources name.",
+        description="Allow the operator to create and update Secrets, which clusters with tls.mode self need. If "
+        "false, the operator can only read the Secrets that resources reference.",
     )
     cert_manager: bool = CERT_MANAGER
 
 
 class EtcdThresholds(Thresholds):
-    """From when on alerts fire, of etcd, too."""
+    """Alert thresholds of the etcd operator's chart."""
 
-    quota_used: Share = Field(0.8, description="Share of its quota that a database may take.")
-    leader_changes: Count = Field(4, description="Elections that a cluster may have in a quarter of an hour.")
-    fsync_seconds: Time = Field(0.5, description="Seconds that one in a hundred writes to a log may take.")
-    commit_seconds: Time = Field(0.25, description="Seconds that one in a hundred writes to a database may take.")
-    peer_seconds: Time = Field(0.15, description="Seconds that one in a hundred messages between members may take.")
-    request_error_ratio: Share = Field(0.05, description="Share of requests that may fail through etcd's own fault.")
-    snapshot_late_seconds: Time = Field(3600, description="Seconds that a snapshot by the clock may be late.")
+    quota_used: Share = Field(
+        0.8, description="EtcdDatabaseNearQuota fires above this share of quotaBackendBytes (0 to 1)."
+    )
+    leader_changes: Count = Field(4, description="EtcdLeaderChanges fires above this number of changes in 15 minutes.")
+    fsync_seconds: Time = Field(
+        0.5, description="EtcdLogSlow fires above this 99th percentile of the WAL fsync duration, in seconds."
+    )
+    commit_seconds: Time = Field(
+        0.25,
+        description="EtcdDatabaseSlow fires above this 99th percentile of the backend commit duration, in seconds.",
+    )
+    peer_seconds: Time = Field(
+        0.15, description="EtcdPeersSlow fires above this 99th percentile of the peer round-trip time, in seconds."
+    )
+    request_error_ratio: Share = Field(
+        0.05, description="EtcdRequestsFail fires above this share of requests with server errors (0 to 1)."
+    )
+    snapshot_late_seconds: Time = Field(
+        3600, description="EtcdSnapshotLate fires when a scheduled snapshot is overdue by more than this, in seconds."
+    )
 
 
 EtcdOperatorValues = operator_values(
     "etcd",
-    "Where etcd's images come from if a resource names a version only: where your registry keeps them, "
-    "tagged as etcd's own are, such as v3.6.16.",
+    "Default repository of etcd's images, for resources that set spec.version without spec.image. Tags must be as in "
+    "the official repository, such as v3.6.16.",
     thresholds=EtcdThresholds,
-    rbac=(EtcdRbac, Field(EtcdRbac(), description="Rights.")),
+    rbac=(EtcdRbac, Field(EtcdRbac(), description="RBAC permissions of the operator.")),
     agent_image=(
         str,
-        Field("", description="Image of the pods that take and restore snapshots; empty: the operator's own image."),
+        Field("", description="Image of the pods that take and restore snapshots. Empty: the operator's own image."),
     ),
 )

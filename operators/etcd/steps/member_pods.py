@@ -1,4 +1,4 @@
-"""What the pod of a member that has begun may do: not begin a second time, and take clients. Pure."""
+"""Labels and annotations of the pods of running members: bootstrap closed, and open for clients. Pure."""
 
 from __future__ import annotations
 
@@ -13,28 +13,37 @@ from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Patch, Step
 
 
-def close_begun(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """The pod of a member that has begun may not begin, or join, a second time, should its disk be found empty.
+def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Forbid the pod of a started member to bootstrap or join again, should its volume be found empty.
 
-    Before it has a vote, and before clients come: from then on a disk that is gone must be known to be gone.
+    The annotation is set before the member votes and before clients connect: from then on a lost volume must be
+    detected.
     """
     change: Obj = {"metadata": {"annotations": bootstrap.annotated(resource, Closed())}}
     return Step.do(
         *(
-            Patch(POD, place.pod_obj, change)
-            for place in seen.places
-            if place.pod_obj and place.pod and not place.pod.leaving and place.member and place.member.name
+            Patch(POD, instance.pod_obj, change)
+            for instance in seen.instances
+            if instance.pod_obj
+            and instance.pod
+            and not instance.pod.leaving
+            and instance.member
+            and instance.member.name
         )
     )
 
 
 def admit_clients(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Clients are sent to every voter: the Service selects pods by a label that learners' pods are made without."""
+    """Route clients to every voter: the Service selects pods by a label that the pods of learners do not have."""
     change: Obj = {"metadata": {"labels": {SERVES: CLIENTS}}}
     return Step.do(
         *(
-            Patch(POD, place.pod_obj, change)
-            for place in seen.places
-            if place.pod_obj and place.pod and not place.pod.leaving and place.member and not place.member.learner
+            Patch(POD, instance.pod_obj, change)
+            for instance in seen.instances
+            if instance.pod_obj
+            and instance.pod
+            and not instance.pod.leaving
+            and instance.member
+            and not instance.member.learner
         )
     )

@@ -1,4 +1,4 @@
-"""Steps that keep what members need around them: names, budget, Secrets, room on their volumes. Pure."""
+"""Steps that keep the objects that members depend on: Services, budget, Secrets, StatefulSet, volume sizes. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.volumes import capacity, is_bound
 
 REFUSAL = "etcd.ydzs.io/growth-refused"
-"""Annotation of volume claims: to what size, when, and in what words the API server last refused that they grow."""
+"""Annotation of volume claims: the size, time and message of the API server's last refusal to expand the volume."""
 
 
-def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
-    """Members find each other by their names before they are ready, and clients those that take them."""
+def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
+    """Apply the headless Service, by which members find each other, and the Service for clients."""
     own = names.owner(resource, settings.operator)
     return Step.do(
         Apply(SERVICE, services.headless_service(resource, own)),
@@ -37,14 +37,14 @@ def keep_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _n
     )
 
 
-def keep_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """The PodDisruptionBudget exists as the spec, or care for the quorum, asks; or it is gone."""
-    wanted = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
-    return provisioning.keep_disruption_budget(wanted, seen.disruption_budget)
+def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
+    desired = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
+    return provisioning.keep_disruption_budget(desired, seen.disruption_budget)
 
 
-def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Keep certificates: created before members need them, and renewed before they expire."""
+def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Issue certificates before members need them, and renew them before they expire."""
     issuing = Issuing(
         own=names.owner(resource, settings.operator),
         component=COMPONENT,
@@ -59,8 +59,8 @@ def keep_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now:
 
 
 def _started_with(seen: Observed) -> str:
-    """The digest of Secrets that every pod was made for, and those to come will be; empty if they differ."""
-    made = [place.pod_obj for place in seen.places if place.pod_obj is not None]
+    """Return the digest of Secrets that all pods and the template were created with; empty if they differ."""
+    made = [instance.pod_obj for instance in seen.instances if instance.pod_obj is not None]
     if seen.stateful_set is not None:
         made.append(seen.stateful_set["spec"]["template"])
     digests = {annotation(obj, SECRETS) for obj in made}
@@ -68,16 +68,16 @@ def _started_with(seen: Observed) -> str:
 
 
 def require_secrets(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """What members cannot start without is there; members that run are left as they are."""
+    """Require the Secrets without which members cannot start; running members are not changed."""
     return provisioning.require_secrets(seen.secrets.problem, seen.secrets.expires, now)
 
 
 def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Volumes are as large as the spec asks; they never get smaller."""
+    """Expand volumes to the size of the spec; they never shrink."""
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
-        [place.volume for place in seen.places if place.volume],
+        [instance.volume for instance in seen.instances if instance.volume],
         seen.stateful_set,
         resource.spec.storage.size,
         now,
@@ -86,10 +86,10 @@ def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
-def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Keep a replica for each member, with a template that says what an empty disk may start.
+def ensure_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Apply a StatefulSet with a replica for each member, and with the bootstrap flags for an empty volume.
 
-    While an upgrade is refused the template keeps the image that members have, so that repairs go on.
+    While an upgrade is refused, the template keeps the image of the members, so that repairs continue.
     """
     own = names.owner(resource, settings.operator)
     runs, follows = permitted(resource, seen), layout(resource, seen)
@@ -98,19 +98,19 @@ def keep_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed,
     stopped = replicas(resource, seen)
     count = follows.replicas if stopped is None else stopped
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set)
-    # A stale plan could delete members' pods, or let an empty disk bootstrap.
+    # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 def quota(resource: EtcdCluster, seen: Observed) -> int:
-    """Bytes that a member's database may take: no more than before until every volume has the room that goes with it.
+    """Return the quota in bytes: not above the former one until every volume has the capacity for it.
 
-    A volume that is full before the quota is used up ends etcd, and nothing can be deleted any more.
+    If a volume is full before the quota is used up, etcd exits, and no key can be deleted any more.
     """
-    wanted, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
-    volumes = [place.volume for place in seen.places if place.volume and is_bound(place.volume)]
+    desired, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
+    volumes = [instance.volume for instance in seen.instances if instance.volume and is_bound(instance.volume)]
     if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
-        return wanted
+        return desired
     (container,) = template["spec"]["template"]["spec"]["containers"]
     before = [argument for argument in container["args"] if argument.startswith(QUOTA)]
-    return min([wanted, *(int(argument.removeprefix(QUOTA)) for argument in before)])
+    return min([desired, *(int(argument.removeprefix(QUOTA)) for argument in before)])

@@ -1,16 +1,16 @@
-"""Rules about memcached, from what our exporter tells (prometheus/memcached_exporter's names)."""
+"""Rules about memcached, based on the exporter's metrics, which have the names of prometheus/memcached_exporter."""
 
 from __future__ import annotations
 
 from dashboards.rules import operator_rules, resource_rules
-from dashboards.rules.asking import OWNER, about_servers, largest
+from dashboards.rules.expressions import OWNER, about_servers, largest
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.memcached.api import resource
 from operators.memcached.manifests.values import MemcachedThresholds
 
 KIND = resource.API.kind.name
-WHO = "Memcached {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
-SERVER = "{{ $labels.pod }} of " + WHO
+MEMCACHED = "Memcached {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
+SERVER = "{{ $labels.pod }} of " + MEMCACHED
 
 _of_servers = about_servers(KIND).alert
 
@@ -27,41 +27,45 @@ _SERVERS = Group(
             "warning",
             f"{largest('memcached_up')} == 0",
             "3m",
-            f"{SERVER} does not answer its exporter",
-            "It runs, and does not say what it counts: it hangs, or does not take the exporter's password or "
-            "certificate.",
+            f"{SERVER} does not respond to its exporter",
+            "The pod runs, but the exporter cannot read its statistics: the server hangs, or rejects the exporter's "
+            "password or certificate. The log of the exporter container names the error.",
         ),
         _of_servers(
             "MemcachedFull",
             "warning",
             f"sum by ({OWNER}) (rate(memcached_items_evicted_total[5m])) > ${{evictionsPerSecond}}",
             "15m",
-            f"{WHO} is full",
-            "It throws away {{ $value | humanize }} items in a second before they expire.",
+            f"{MEMCACHED} is full",
+            "The servers evict {{ $value | humanize }} items per second before they expire, which lowers the hit "
+            "ratio. Increase memoryMB or size, or raise the threshold evictionsPerSecond.",
         ),
         _of_servers(
             "MemcachedOutOfMemory",
             "warning",
             f"sum by ({OWNER}) (increase(memcached_item_no_memory_total[10m])) > 0",
             "0s",
-            f"{WHO} refuses items",
-            "It had no memory for {{ $value | humanize }} items within ten minutes, and could not evict others.",
+            f"{MEMCACHED} rejects items: out of memory",
+            "{{ $value | humanize }} items were rejected in 10 minutes, because there was no memory and no item to "
+            "evict. Increase memoryMB; a restart reassigns the memory of slab classes.",
         ),
         _of_servers(
             "MemcachedConnectionsHigh",
             "warning",
             f"{largest('memcached_current_connections / memcached_max_connections')} > ${{connectionsUsed}}",
             "10m",
-            f"{SERVER} has nearly as many connections as it may",
-            "{{ $value | humanizePercentage }} of them are in use; further clients will have to wait.",
+            f"{SERVER} is close to its connection limit",
+            "{{ $value | humanizePercentage }} of its connections are in use. At the limit, new connections wait. "
+            "Check clients for connection leaks, or increase maxConnections.",
         ),
         _of_servers(
             "MemcachedConnectionsRejected",
             "critical",
             f"sum by ({OWNER}) (increase(memcached_connections_rejected_total[10m])) > 0",
             "0s",
-            f"{WHO} turns clients away",
-            "It had no connection for {{ $value | humanize }} clients within ten minutes.",
+            f"{MEMCACHED} rejects connections",
+            "{{ $value | humanize }} connections were rejected in 10 minutes, because the connection limit is reached. "
+            "Check clients for connection leaks, or increase maxConnections.",
         ),
         _of_servers(
             "MemcachedHitRatioLow",
@@ -69,16 +73,18 @@ _SERVERS = Group(
             f"resource:memcached_get_hits:ratio_rate30m < ${{hitRatio}} and "
             f'sum by ({OWNER}) (rate(memcached_commands_total{{command="get"}}[30m])) > 1',
             "1h",
-            f"{WHO} seldom has what it is asked for",
-            "{{ $value | humanizePercentage }} of gets found something.",
+            f"{MEMCACHED} has a low hit ratio",
+            "Only {{ $value | humanizePercentage }} of gets were hits in the last 30 minutes. This is expected after "
+            "scaling or restarts; if it persists, check evictions, expiry times and the clients' hashing.",
         ),
         _of_servers(
             "MemcachedRestarts",
             "warning",
             f"{largest('resets(memcached_uptime_seconds[1h])')} > 2",
             "0s",
-            f"{SERVER} keeps restarting",
-            "It began anew {{ $value }} times within an hour; unless it restarts warm, it is empty each time.",
+            f"{SERVER} restarts repeatedly",
+            "The server restarted {{ $value }} times in the last hour. Each restart empties its cache unless warm "
+            "restart is enabled. The previous container's log and exit code name the cause.",
         ),
     ),
 )

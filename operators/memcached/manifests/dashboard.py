@@ -1,4 +1,4 @@
-"""The dashboard of memcached."""
+"""Dashboard of memcached."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NOW = Row(
         resources.servers_ready(KIND, "Servers"),
         Stat(
             title="Commands",
-            description="Commands that all servers answer in a second.",
+            description="Commands per second, over all servers.",
             unit="reqps",
             queries=(Query(f"sum({_commands()})"),),
         ),
         Stat(
             title="Hit ratio",
-            description="Gets that found their key. What is good depends on what is cached; watch for sudden falls.",
+            description="Share of gets that are hits. A good value depends on the workload; watch for sudden drops.",
             unit="percentunit",
             queries=(Query(f"sum({HITS}) / (sum({_commands(GETS)}) > 0)", quiet=True),),
             thresholds=BLUE,
@@ -44,15 +44,15 @@ NOW = Row(
         ),
         Stat(
             title="Fullest cache",
-            description="Memory that items take, of what they may take (-m). A full cache evicts, which is its work; "
-            "look whether what it evicts was still wanted.",
+            description="Memory used by items, as a share of the limit (-m), for the fullest server. A full cache "
+            "evicts items, which is normal; check whether evicted items were still in use.",
             unit="percentunit",
             queries=(Query(f"max({FULL})"),),
             thresholds=bad_from(0.9, 0.99),
         ),
         Stat(
             title="Evictions",
-            description="Valid items that all servers remove in a second to make room.",
+            description="Items evicted per second before they expired, over all servers.",
             unit="ops",
             queries=(Query(f"sum({_rate('items_evicted_total')})"),),
             thresholds=bad_from(1, 100),
@@ -65,7 +65,7 @@ TRAFFIC = Row(
     (
         Graph(
             title="Commands",
-            description="Commands in a second, by what they do.",
+            description="Commands per second, by command.",
             unit="reqps",
             queries=(Query(_commands(by="command"), "{{command}}"),),
             stacked=True,
@@ -73,33 +73,34 @@ TRAFFIC = Row(
         Graph(
             title="Hit ratio",
             none="no gets",
-            description="Gets that found their key, by resource; none where nobody gets. It falls when servers are "
-            "added, removed or restarted empty, and recovers as clients store again.",
+            description="Share of gets that are hits, by resource. It drops when servers are added, removed or "
+            "restarted, and recovers as clients store items again.",
             unit="percentunit",
             queries=(quiet(f"{HITS} / ({_commands(GETS)} > 0)", NAME),),
             most=1,
         ),
         Graph(
             title="Commands by server",
-            description="One server far above the others has a hot key, or the clients' ring is uneven.",
+            description="Commands per second, by server. A server far above the others has a hot key, or the clients "
+            "hash unevenly.",
             unit="reqps",
             queries=(Query(_commands(by=EACH), POD),),
         ),
         Graph(
-            title="Received",
-            description="Bytes that servers receive in a second.",
+            title="Bytes received",
+            description="Bytes received per second, by server.",
             unit="Bps",
             queries=(Query(_rate("read_bytes_total"), POD),),
         ),
         Graph(
-            title="Sent",
-            description="Bytes that servers send in a second.",
+            title="Bytes sent",
+            description="Bytes sent per second, by server.",
             unit="Bps",
             queries=(Query(_rate("written_bytes_total"), POD),),
         ),
         Graph(
             title="CPU",
-            description="Cores that servers use, in user mode and in the kernel.",
+            description="CPU usage (user and system) of each server, in cores.",
             unit="short",
             queries=(
                 Query(f"{_rate('process_user_cpu_seconds_total')} + {_rate('process_system_cpu_seconds_total')}", POD),
@@ -113,16 +114,16 @@ MEMORY = Row(
     (
         Graph(
             title="Memory used",
-            description="Memory that items take, of what they may take (-m).",
+            description="Memory used by items, as a share of the limit (-m), by server.",
             unit="percentunit",
             queries=(Query(f"{_memcached('current_bytes')} / {_memcached('limit_bytes')}", POD),),
             thresholds=bad_from(0.9, 0.99),
             most=1,
         ),
         Graph(
-            title="Evictions and refusals",
-            description="Items removed to make room, items refused for want of memory, and items refused as larger "
-            "than -I, in a second.",
+            title="Evicted and rejected items",
+            description="Items per second that were evicted, rejected for lack of memory, or rejected as larger than "
+            "the maximum item size (-I).",
             unit="ops",
             queries=(
                 Query(_rate("items_evicted_total", by=OWNER), f"{NAME} evicted"),
@@ -133,28 +134,28 @@ MEMORY = Row(
         Graph(
             title="Age of the oldest item",
             none="no items",
-            description="The lowest over all slab classes: how long an item stays at least. Shorter than what clients "
-            "expect, and the cache is too small.",
+            description="Age of the oldest item, for the slab class where it is lowest. The cache is too small if this "
+            "is shorter than the time that clients need items.",
             unit="s",
             queries=(quiet(f"min by ({EACH}) ({_memcached('slab_items_age_seconds')} > 0)", POD),),
         ),
         Graph(
             title="Items",
-            description="Items stored now, expired ones that nobody asked for among them.",
+            description="Number of stored items, including expired items that have not been reclaimed.",
             unit="short",
             queries=(Query(_memcached("current_items"), POD),),
         ),
         Graph(
-            title="Evicted unread",
+            title="Evicted unfetched",
             none="no items",
-            description="Items evicted in a second that nobody ever got: what need not have been stored.",
+            description="Items per second that were evicted without ever being fetched.",
             unit="ops",
             queries=(quiet(_rate("slab_items_evicted_unfetched_total"), POD),),
         ),
         Graph(
-            title="Memory lost to rounding",
+            title="Slab overhead",
             none="no items",
-            description="Of the memory of chunks in use, the part that items do not fill.",
+            description="Share of the memory of used slab chunks that items do not fill.",
             unit="percentunit",
             queries=(
                 quiet(
@@ -173,30 +174,30 @@ CONNECTIONS = Row(
     (
         Graph(
             title="Connections used",
-            description="Open connections, of those taken at once (-c). At the limit, clients wait.",
+            description="Open connections, as a share of the limit (-c). At the limit, new connections wait.",
             unit="percentunit",
             queries=(Query(f"{_memcached('current_connections')} / {_memcached('max_connections')}", POD),),
             thresholds=bad_from(0.8, 0.95),
             most=1,
         ),
         Graph(
-            title="Connections held up",
-            description="Connections refused at the limit, times the limit was hit, and times a busy connection gave "
-            "way to others, in a second.",
+            title="Connection limits",
+            description="Per second: connections rejected at the limit, times that the limit was reached, and times "
+            "that a connection yielded to others (-R).",
             unit="ops",
             queries=(
-                Query(_rate("connections_rejected_total", by=OWNER), f"{NAME} refused"),
-                Query(_rate("connections_listener_disabled_total", by=OWNER), f"{NAME} at the limit"),
-                Query(_rate("connections_yielded_total", by=OWNER), f"{NAME} gave way"),
+                Query(_rate("connections_rejected_total", by=OWNER), f"{NAME} rejected"),
+                Query(_rate("connections_listener_disabled_total", by=OWNER), f"{NAME} limit reached"),
+                Query(_rate("connections_yielded_total", by=OWNER), f"{NAME} yielded"),
             ),
         ),
         Graph(
-            title="Turned away",
+            title="Authentication and TLS errors",
             none="no passwords, no TLS",
-            description="Wrong passwords and failed TLS handshakes in a second; none where neither is asked for.",
+            description="Failed authentications and TLS handshakes per second. No data if neither is enabled.",
             unit="ops",
             queries=(
-                quiet(_rate("authentication_failures_total", by=OWNER), f"{NAME} wrong password"),
+                quiet(_rate("authentication_failures_total", by=OWNER), f"{NAME} authentication"),
                 quiet(_rate("tls_handshake_errors_total", by=OWNER), f"{NAME} TLS handshake"),
             ),
         ),
@@ -208,8 +209,8 @@ SERVERS = Row(
     (
         Table(
             title="Servers",
-            description="Each server as its exporter sees it. A server whose pod is gone has no row: the resources "
-            "above tell of it.",
+            description="State of each server, from its exporter. A server without a pod has no row; the resources "
+            "table reports it as not ready.",
             unit="string",
             queries=(
                 Query(f"max by ({EACH}) ({_memcached('up')})"),
@@ -224,23 +225,23 @@ SERVERS = Row(
                 Column(source="pod", title="Server"),
                 Column(
                     source="A",
-                    title="Answers",
+                    title="Up",
                     unit="short",
-                    mappings=resources.WELL,
+                    mappings=resources.OK,
                     width=75,
                 ),
                 Column(source="version", title="Version", width=95),
-                Column(source="C", title="Up for", unit="s", thresholds=BLUE, width=95),
+                Column(source="C", title="Uptime", unit="s", thresholds=BLUE, width=95),
                 Column(source="D", title="Items", unit="short", thresholds=BLUE, width=95),
                 Column(source="E", title="Memory (-m)", unit="bytes", thresholds=BLUE, width=95),
             ),
-            sort="Answers",
+            sort="Up",
             width=16,
         ),
         Graph(
-            title="Exporter",
+            title="Exporter errors",
             none="no errors",
-            description="Scrapes in a second for which the exporter got no answer of its server.",
+            description="Scrapes per second in which the exporter could not read its server's statistics, by reason.",
             unit="ops",
             queries=(quiet(_rate("exporter_errors_total", by=f"{EACH}, reason"), f"{POD} {{{{reason}}}}"),),
             height=9,
@@ -251,7 +252,7 @@ SERVERS = Row(
 DASHBOARD = resources.page(
     KIND,
     "Memcached",
-    "Caches: whether they are as asked for, what they answer, and whether they are large enough.",
+    "memcached: readiness, traffic, memory and connections.",
     NOW,
     TRAFFIC,
     MEMORY,
@@ -265,14 +266,14 @@ PAGE = OperatorPage(
     traffic=Graph(
         title="memcached: commands",
         none="no exporters",
-        description="Commands in a second, of caches with an exporter (spec.metrics).",
+        description="Commands per second. Only resources with an exporter (spec.metrics) are shown.",
         unit="reqps",
         queries=(quiet(rate("memcached_commands_total", SERVED), NAME),),
     ),
     fullness=Graph(
         title="memcached: memory",
         none="no exporters",
-        description="Memory that items take, of what they may take, in the fullest server. A full cache evicts.",
+        description="Memory used by items, as a share of the limit, for the fullest server. A full cache evicts items.",
         unit="percentunit",
         queries=(
             quiet(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from e2e.cluster.images import IMAGES, Image
 
 VERSIONS = {"trixie": "1.6.38", "bookworm": "1.6.18"}
-"""Versions of memcached, by the suites of Debian that have them."""
+"""Versions of memcached, by the Debian suite that packages them."""
 
 
 def images() -> list[Image]:
-    """Servers of memcached by the versions of Debian's packages."""
+    """Return the images of memcached, built from Debian's packages."""
     directory = IMAGES / "memcached"
     return [
         Image(

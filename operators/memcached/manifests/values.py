@@ -1,4 +1,4 @@
-"""The values of charts/memcached-operator: those that every operator's chart has, and its own."""
+"""Values of charts/memcached-operator: the values common to all operators, and memcached's own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from charts.values.rules import Count, Share, Thresholds
 
 
 class MemcachedThresholds(Thresholds):
-    """From when on alerts fire, of memcached, too."""
+    """Alert thresholds of the memcached operator's chart."""
 
-    evictions_per_second: Count = Field(10, description="Items that a Memcached may evict in a second.")
-    connections_used: Share = Field(0.9, description="Share of a server's connections that may be in use.")
-    hit_ratio: Share = Field(0.5, description="Share of gets that must find something.")
+    evictions_per_second: Count = Field(
+        10, description="MemcachedFull fires above this number of evicted items per second and Memcached resource."
+    )
+    connections_used: Share = Field(
+        0.9, description="MemcachedConnectionsHigh fires above this share of a server's connection limit (0 to 1)."
+    )
+    hit_ratio: Share = Field(0.5, description="MemcachedHitRatioLow fires below this share of gets that hit (0 to 1).")
 
 
 MemcachedOperatorValues = operator_values(
     "memcached",
-    "Where memcached's images come from if a resource names a version only.",
+    "Default repository of memcached's images, for resources that set spec.version without spec.image.",
     thresholds=MemcachedThresholds,
 )

@@ -1,22 +1,22 @@
-"""Rules about Redis and Valkey, from what oliver006's exporter tells of nodes, and the operator of clusters."""
+"""Rules about Redis and Valkey, based on oliver006's exporter for nodes and on the operator's states for clusters."""
 
 from __future__ import annotations
 
 from dashboards.rules import operator_rules, resource_rules
-from dashboards.rules.asking import OWNER, SERVER, about_resources, about_servers, largest, told
+from dashboards.rules.expressions import OWNER, SERVER, about_resources, about_servers, largest, state
 from dashboards.rules.model import Group, Recording, RuleSet
 from operators.redis.api import resource
 from operators.redis.manifests.values import RedisThresholds
 
 KIND = resource.API.kind.name
-WHO = "RedisCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
-NODE = "{{ $labels.pod }} of " + WHO
+CLUSTER = "RedisCluster {{ $labels.namespace }}/{{ $labels.app_kubernetes_io_instance }}"
+NODE = "{{ $labels.pod }} of " + CLUSTER
 RESOURCE = "RedisCluster {{ $labels.namespace }}/{{ $labels.name }}"
 
 _of_nodes, _of_resources = about_servers(KIND).alert, about_resources(KIND).alert
 
-_unserved = told("platform_redis_slots", KIND, 'state="unserved"')
-_left = told("platform_redis_migration_slots_left", KIND)
+_unserved = state("platform_redis_slots", KIND, 'state="unserved"')
+_left = state("platform_redis_migration_slots_left", KIND)
 
 _RESOURCES = Group(
     "platform-redis-clusters",
@@ -26,33 +26,36 @@ _RESOURCES = Group(
             "critical",
             f"{_unserved} > 0",
             "1m",
-            f"{RESOURCE} does not serve {{{{ $value }}}} slots",
-            "No node that serves owns them. Unless cluster-require-full-coverage is no, clients get CLUSTERDOWN for "
-            "all keys.",
+            f"{RESOURCE} has {{{{ $value }}}} unserved slots",
+            "These slots have no reachable primary. Unless cluster-require-full-coverage is no, clients get "
+            "CLUSTERDOWN for all keys. Check the pods; do not delete PersistentVolumeClaims.",
         ),
         _of_resources(
             "RedisNoMaster",
             "critical",
-            f"{told('platform_redis_masters', KIND)} == 0 and {_unserved} > 0",
+            f"{state('platform_redis_masters', KIND)} == 0 and {_unserved} > 0",
             "1m",
-            f"{RESOURCE} has no master",
-            "No node that answers owns slots: nothing is read or written.",
+            f"{RESOURCE} has no primary",
+            "No reachable node owns slots, so no key can be read or written. Check that the pods run and that the "
+            "operator can reach them.",
         ),
         _of_resources(
             "RedisRecoveryWaiting",
             "critical",
-            f"{told('platform_redis_recovery_waiting', KIND)} == 1",
+            f"{state('platform_redis_recovery_waiting', KIND)} == 1",
             "1m",
-            f"{RESOURCE} waits for a person",
-            "A master has lost its disk, as have all of its replicas. Nothing happens before somebody decides.",
+            f"{RESOURCE} waits for confirmation of a recovery",
+            "A primary and all of its replicas have lost their volumes. The operator changes nothing until a user "
+            "confirms the recovery in spec.recovery. status.recovery names the lost slots and the token.",
         ),
         _of_resources(
             "RedisSplitView",
             "warning",
-            told("platform_resource_condition", KIND, 'type="Ready"', 'reason="Settling"') + " == 1",
+            state("platform_resource_condition", KIND, 'type="Ready"', 'reason="Settling"') + " == 1",
             "5m",
-            f"Nodes of {RESOURCE} do not agree who is who",
-            "Nothing that could lose data is done until they do.",
+            f"Nodes of {RESOURCE} report different cluster views",
+            "The operator performs no operation that could lose data until all nodes agree. Check that the nodes can "
+            "reach each other on the cluster bus port.",
         ),
         _of_resources(
             "RedisMigrationStuck",
@@ -60,8 +63,9 @@ _RESOURCES = Group(
             f"{_left} > 0 and max by (cluster, kind, namespace, name) "
             f'(changes(platform_redis_migration_slots_left{{kind="{KIND}"}}[30m])) == 0',
             "10m",
-            f"Slots of {RESOURCE} do not move on",
-            "{{ $value }} are left, and none has moved for half an hour. Clients are served all the while.",
+            f"The slot migration of {RESOURCE} is stuck",
+            "{{ $value }} slots are left, and none has moved for 30 minutes. Clients are still served. The reason of "
+            "the Ready condition names the cause.",
         ),
     ),
 )
@@ -78,41 +82,45 @@ _NODES = Group(
             "warning",
             f"{largest('redis_up')} == 0",
             "3m",
-            f"{NODE} does not answer its exporter",
-            "Its pod runs; it hangs, reads its data, or does not take the exporter's password or certificate.",
+            f"{NODE} does not respond to its exporter",
+            "The pod runs, but the node hangs, is loading its data, or rejects the exporter's password or certificate. "
+            "The log of the exporter container names the error.",
         ),
         _of_nodes(
             "RedisClusterDown",
             "critical",
             f"{largest('redis_cluster_state')} == 0",
             "1m",
-            f"{NODE} answers CLUSTERDOWN",
-            "It sees a slot without a master, or no majority of the masters.",
+            f"{NODE} reports cluster_state:fail",
+            "The node sees a slot without a primary, or cannot reach a majority of the primaries. Its clients get "
+            "CLUSTERDOWN. If only this node is affected, check its network.",
         ),
         _of_nodes(
             "RedisMemoryHigh",
             "warning",
             "server:redis_memory_used:ratio > ${memoryUsed}",
             "10m",
-            f"{NODE} has nearly used up its maxmemory",
-            "{{ $value | humanizePercentage }} of it is in use; then keys are evicted or writes refused, as "
-            "maxmemory-policy says.",
+            f"{NODE} is close to maxmemory",
+            "{{ $value | humanizePercentage }} of maxmemory is in use. At 100 % the node evicts keys or rejects "
+            "writes, depending on maxmemory-policy. Increase maxmemory or add primaries.",
         ),
         _of_nodes(
             "RedisEvicting",
             "warning",
             f"sum by ({OWNER}) (rate(redis_evicted_keys_total[5m])) > ${{evictionsPerSecond}}",
             "15m",
-            f"{WHO} evicts keys",
-            "{{ $value | humanize }} in a second, to stay within maxmemory.",
+            f"{CLUSTER} evicts keys",
+            "The nodes evict {{ $value | humanize }} keys per second to stay within maxmemory. If evictions are "
+            "expected, raise the threshold evictionsPerSecond; else increase maxmemory or add primaries.",
         ),
         _of_nodes(
             "RedisReplicaCutOff",
             "warning",
             f"{largest('redis_master_link_up')} == 0",
             "5m",
-            f"{NODE} does not hear its master",
-            "It is a replica, and falls behind. If its master is lost now, so is what came since.",
+            f"{NODE} has lost the link to its primary",
+            "The replica receives no updates. If its primary fails now, the writes since then are lost. Check the "
+            "network and the passwords of both nodes.",
         ),
         _of_nodes(
             "RedisReplicaLags",
@@ -120,47 +128,53 @@ _NODES = Group(
             f"{largest('redis_connected_slave_lag_seconds')} > ${{replicaLagSeconds}}",
             "5m",
             f"A replica of {NODE} lags",
-            "It was last in step {{ $value | humanizeDuration }} ago.",
+            "The replica last acknowledged its primary {{ $value | humanizeDuration }} ago. If the primary fails now, "
+            "the writes since then may be lost. Check the network and the CPU usage of both nodes.",
         ),
         _of_nodes(
             "RedisLogNotWritten",
             "critical",
             f"min by ({SERVER}) (redis_aof_last_write_status) == 0",
             "1m",
-            f"{NODE} cannot write its log",
-            "Most often its volume is full. It refuses writes until that is mended.",
+            f"{NODE} cannot write its append-only file (AOF)",
+            "The node rejects writes until the AOF can be written again. Most often its volume is full: increase "
+            "spec.storage.size.",
         ),
         _of_nodes(
             "RedisSnapshotFails",
             "warning",
             f"min by ({SERVER}) (redis_rdb_last_bgsave_status) == 0",
             "5m",
-            f"{NODE} cannot save a snapshot",
-            "The last attempt failed: no memory to fork, or no room on the volume. Replicas that begin anew need one.",
+            f"{NODE} cannot save an RDB snapshot",
+            "The last BGSAVE failed, most often because there was not enough memory to fork or not enough disk space. "
+            "Full resynchronizations of replicas need a snapshot. The node's log names the cause.",
         ),
         _of_nodes(
             "RedisConnectionsHigh",
             "warning",
             f"{largest('redis_connected_clients / redis_max_clients')} > ${{connectionsUsed}}",
             "10m",
-            f"{NODE} has nearly as many clients as it may",
-            "{{ $value | humanizePercentage }} of maxclients are connected; further ones will be refused.",
+            f"{NODE} is close to maxclients",
+            "{{ $value | humanizePercentage }} of maxclients are connected. At the limit, the node rejects new "
+            "connections. Check clients for connection leaks, or increase maxclients.",
         ),
         _of_nodes(
             "RedisConnectionsRejected",
             "critical",
             f"sum by ({OWNER}) (increase(redis_rejected_connections_total[10m])) > 0",
             "0s",
-            f"{WHO} turns clients away",
-            "It refused {{ $value | humanize }} connections within ten minutes: maxclients is reached.",
+            f"{CLUSTER} rejects connections",
+            "{{ $value | humanize }} connections were rejected in 10 minutes, because maxclients is reached. Check "
+            "clients for connection leaks, or increase maxclients.",
         ),
         _of_nodes(
             "RedisRestarts",
             "warning",
             f"{largest('changes(redis_start_time_seconds[1h])')} > 2",
             "0s",
-            f"{NODE} keeps restarting",
-            "It began anew {{ $value }} times within an hour.",
+            f"{NODE} restarts repeatedly",
+            "The node restarted {{ $value }} times in the last hour. The previous container's log and exit code name "
+            "the cause.",
         ),
     ),
 )

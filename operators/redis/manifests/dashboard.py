@@ -1,4 +1,4 @@
-"""The dashboard of Redis and Valkey."""
+"""Dashboard of Redis and Valkey."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL = f"{_redis('memory_used_bytes')} / ({_redis('memory_max_bytes')} > 0)"
 HITS, MISSES = _rate("keyspace_hits_total", by=OWNER), _rate("keyspace_misses_total", by=OWNER)
 HIT_RATIO = f"{HITS} / ({HITS} + {MISSES} > 0)"
 REPLICA = _redis("instance_info", 'role="slave"')
-MASTER = _redis("instance_info", 'role="master"')
+PRIMARY = _redis("instance_info", 'role="master"')
 UNSERVED = states("platform_redis_slots", KIND, 'state="unserved"')
 LEFT = states("platform_redis_migration_slots_left", KIND)
 
@@ -28,8 +28,9 @@ NOW = Row(
         resources.unready(KIND, width=3),
         resources.servers_ready(KIND, "Nodes", width=3),
         Stat(
-            title="Slots unserved",
-            description="Slots that no serving node owns, of 16384 a cluster: their keys cannot be read or written.",
+            title="Unserved slots",
+            description="Hash slots without a reachable primary, of 16384 per cluster. Their keys cannot be read or "
+            "written.",
             unit="short",
             queries=(Query(f"sum({UNSERVED})"),),
             thresholds=bad_from(None, 1),
@@ -38,8 +39,9 @@ NOW = Row(
             width=3,
         ),
         Stat(
-            title="Replicas cut off",
-            description="Replicas without a link to their master: they fall behind, and cannot take over for long.",
+            title="Replica links down",
+            description="Replicas without a link to their primary. They receive no updates, and after a while they are "
+            "not eligible for failover.",
             unit="short",
             queries=(quiet(f"sum({_redis('master_link_up')} == bool 0)"),),
             thresholds=bad_from(None, 1),
@@ -49,14 +51,14 @@ NOW = Row(
         ),
         Stat(
             title="Commands",
-            description="Commands that all nodes answer in a second.",
+            description="Commands per second, over all nodes.",
             unit="reqps",
             queries=(Query(f"sum({_rate('commands_processed_total')})"),),
             width=3,
         ),
         Stat(
             title="Hit ratio",
-            description="Reads that found their key. What is good depends on what is stored.",
+            description="Share of key lookups that are hits. A good value depends on the workload.",
             unit="percentunit",
             queries=(quiet(f"sum({HITS}) / (sum({HITS}) + sum({MISSES}) > 0)"),),
             none="no reads",
@@ -64,8 +66,8 @@ NOW = Row(
         ),
         Stat(
             title="Fullest node",
-            description="Memory that a node uses, of its maxmemory. At 100 % it evicts or refuses writes, as it is "
-            "set to.",
+            description="Memory used as a share of maxmemory, for the fullest node. At 100 % the node evicts keys or "
+            "rejects writes, depending on maxmemory-policy.",
             unit="percentunit",
             queries=(quiet(f"max({FULL})"),),
             thresholds=bad_from(0.8, 0.95),
@@ -80,8 +82,8 @@ SLOTS_ROW = Row(
     "Slots",
     (
         Graph(
-            title="Slots served",
-            description="Slots that a serving node owns; all 16384 of a cluster are, or clients get errors.",
+            title="Served slots",
+            description="Hash slots with a reachable primary. If fewer than 16384 are served, clients get errors.",
             unit="short",
             queries=(
                 Query(states("platform_redis_slots", KIND, 'state="served"'), f"{RESOURCE_NAME} served"),
@@ -91,19 +93,19 @@ SLOTS_ROW = Row(
             most=SLOTS,
         ),
         Graph(
-            title="Slots still to move",
-            description="While masters are added, removed or weighed anew; 0 otherwise. A line that stands still is a "
-            "move that is held up: the resource's reason says by what.",
+            title="Slots left to migrate",
+            description="Slots that a rebalance has yet to migrate; 0 if none is in progress. A line that does not "
+            "fall indicates a blocked migration: see the reason of the Ready condition.",
             unit="short",
             queries=(Query(LEFT, RESOURCE_NAME),),
             stepped=True,
         ),
         Graph(
-            title="Masters and replicas",
-            description="Nodes by role, as they say themselves.",
+            title="Primaries and replicas",
+            description="Number of nodes by the role that they report.",
             unit="short",
             queries=(
-                Query(f"count by ({OWNER}) ({MASTER})", f"{NAME} masters"),
+                Query(f"count by ({OWNER}) ({PRIMARY})", f"{NAME} primaries"),
                 quiet(f"count by ({OWNER}) ({REPLICA})", f"{NAME} replicas"),
             ),
             stepped=True,
@@ -116,21 +118,21 @@ TRAFFIC = Row(
     (
         Graph(
             title="Commands",
-            description="The ten commands asked most often, in a second.",
+            description="The ten most frequent commands, in commands per second.",
             unit="reqps",
             queries=(Query(f"topk(10, {_rate('commands_total', by='cmd')})", "{{cmd}}"),),
             stacked=True,
         ),
         Graph(
             title="Commands by node",
-            description="One master far above the others has a hot key or slot.",
+            description="Commands per second, by node. A primary far above the others has a hot key or slot.",
             unit="reqps",
             queries=(Query(_rate("commands_processed_total"), POD),),
         ),
         Graph(
-            title="Mean time of a command",
+            title="Mean command duration",
             none="no commands",
-            description="Time that a node works on a command, without the network; the five slowest commands.",
+            description="Mean execution time of the five slowest commands, without network time.",
             unit="s",
             queries=(
                 quiet(
@@ -143,7 +145,7 @@ TRAFFIC = Row(
         Graph(
             title="Hit ratio",
             none="no reads",
-            description="Reads that found their key, by resource; none where nobody reads.",
+            description="Share of key lookups that are hits, by resource.",
             unit="percentunit",
             queries=(quiet(HIT_RATIO, NAME),),
             most=1,
@@ -151,14 +153,14 @@ TRAFFIC = Row(
         Graph(
             title="Errors",
             none="no errors",
-            description="Answers that were errors, in a second, by kind. MOVED and ASK send a client elsewhere: many "
-            "while slots move, few otherwise.",
+            description="Error replies per second, by error. `MOVED` and `ASK` redirect a client to another "
+            "node; they are frequent only while slots migrate.",
             unit="reqps",
             queries=(quiet(f"{_rate('errors_total', by='err')} > 0", "{{err}}"),),
         ),
         Graph(
-            title="Traffic",
-            description="Bytes to and from clients in a second.",
+            title="Network traffic",
+            description="Bytes per second received from and sent to clients.",
             unit="Bps",
             queries=(
                 Query(_rate("net_input_bytes_total", by=OWNER), f"{NAME} received"),
@@ -172,9 +174,10 @@ MEMORY = Row(
     "Memory",
     (
         Graph(
-            title="Memory used, of maxmemory",
+            title="Share of maxmemory used",
             none="no maxmemory",
-            description="None for nodes without maxmemory: theirs ends at the container's limit.",
+            description="Memory used as a share of maxmemory, by node. Nodes without maxmemory have no value; the "
+            "container's memory limit applies to them.",
             unit="percentunit",
             queries=(quiet(FULL, POD),),
             thresholds=bad_from(0.8, 0.95),
@@ -182,14 +185,14 @@ MEMORY = Row(
         ),
         Graph(
             title="Memory used",
-            description="Memory of data and buffers.",
+            description="Memory used by data and buffers, by node.",
             unit="bytes",
             queries=(Query(_redis("memory_used_bytes"), POD),),
         ),
         Graph(
-            title="Resident, of used",
-            description="Memory that the kernel gave, of what Redis uses. Far above 1 is fragmentation, below 1 is "
-            "swapping; small databases are always above.",
+            title="Memory fragmentation ratio",
+            description="Resident memory divided by used memory. Values far above 1 indicate fragmentation (normal for "
+            "small data sets), values below 1 indicate swapping.",
             unit="short",
             queries=(Query(_redis("mem_fragmentation_ratio"), POD),),
             decimals=2,
@@ -197,13 +200,13 @@ MEMORY = Row(
         Graph(
             title="Keys",
             none="no keys",
-            description="Keys that a node holds; a replica holds those of its master.",
+            description="Number of keys, by node. A replica has the keys of its primary.",
             unit="short",
             queries=(quiet(f"sum by ({EACH}) ({_redis('db_keys')})", POD),),
         ),
         Graph(
-            title="Evicted and expired",
-            description="Keys that went in a second: evicted for want of memory, or expired.",
+            title="Evicted and expired keys",
+            description="Keys per second that were evicted because of maxmemory, or that expired.",
             unit="ops",
             queries=(
                 Query(_rate("evicted_keys_total", by=OWNER), f"{NAME} evicted"),
@@ -212,7 +215,7 @@ MEMORY = Row(
         ),
         Graph(
             title="CPU",
-            description="Cores that a node uses; one at most answers clients.",
+            description="CPU usage of each node, in cores. Redis executes commands on a single core.",
             unit="short",
             queries=(Query(f"{_rate('cpu_sys_seconds_total')} + {_rate('cpu_user_seconds_total')}", POD),),
         ),
@@ -223,9 +226,10 @@ REPLICATION = Row(
     "Replication",
     (
         Graph(
-            title="Behind the master",
+            title="Replication lag in bytes",
             none="no replicas",
-            description="Bytes that a replica has yet to get, by its master. It takes over with what it has.",
+            description="Bytes of the replication stream that a replica has not acknowledged, by its primary. After a "
+            "failover these writes are lost.",
             unit="bytes",
             queries=(
                 quiet(
@@ -236,18 +240,18 @@ REPLICATION = Row(
             ),
         ),
         Graph(
-            title="Link to the master",
+            title="Link to the primary",
             none="no replicas",
-            description="1 while a replica is connected to its master.",
+            description="State of each replica's link to its primary: 1 is connected, 0 is not.",
             unit="short",
             queries=(quiet(f"min by ({EACH}) ({_redis('master_link_up')})", POD),),
             stepped=True,
             most=1,
         ),
         Graph(
-            title="Copies made anew",
-            description="Times within the last interval that a replica got all data again, not only what it missed: it "
-            "was away for longer than the master's backlog reaches.",
+            title="Full resynchronizations",
+            description="Full resynchronizations of replicas per interval. They happen when a replica was disconnected "
+            "for longer than the primary's replication backlog covers.",
             unit="short",
             queries=(Query(f"increase({_redis('replica_resyncs_full')}[$__rate_interval])", POD),),
         ),
@@ -258,24 +262,25 @@ CLIENTS = Row(
     "Clients and disk",
     (
         Graph(
-            title="Clients connected",
-            description="Connections of clients, of as many as a node takes (maxclients).",
+            title="Connected clients",
+            description="Client connections, as a share of maxclients, by node.",
             unit="percentunit",
             queries=(Query(f"{_redis('connected_clients')} / {_redis('max_clients')}", POD),),
             thresholds=bad_from(0.8, 0.95),
         ),
         Graph(
-            title="Held up",
-            description="Connections refused in a second, and clients that wait in a blocking command.",
+            title="Rejected and blocked clients",
+            description="Connections rejected per second, and clients that wait in a blocking command.",
             unit="short",
             queries=(
-                Query(_rate("rejected_connections_total", by=OWNER), f"{NAME} refused"),
+                Query(_rate("rejected_connections_total", by=OWNER), f"{NAME} rejected"),
                 Query(f"sum by ({OWNER}) ({_redis('blocked_clients')})", f"{NAME} blocked"),
             ),
         ),
         Graph(
-            title="Changes not on disk",
-            description="Changes since the last snapshot (RDB); with an append-only file they are on disk anyway.",
+            title="Changes since last RDB save",
+            description="Changes since the last RDB snapshot. With an append-only file (AOF) they are persisted "
+            "nevertheless.",
             unit="short",
             queries=(Query(_redis("rdb_changes_since_last_save"), POD),),
         ),
@@ -287,8 +292,8 @@ NODES = Row(
     (
         Table(
             title="Nodes",
-            description="Each node as its exporter sees it. A node whose pod is gone has no row: the resources above "
-            "tell of it.",
+            description="State of each node, from its exporter. A node without a pod has no row; the resources table "
+            "reports it as not ready.",
             unit="string",
             queries=(
                 Query(f"max by ({EACH}) ({_redis('up')})"),
@@ -306,28 +311,28 @@ NODES = Row(
                 Column(
                     source="role",
                     title="Role",
-                    mappings=(("master", "master", "blue"), ("slave", "replica", "text")),
+                    mappings=(("master", "primary", "blue"), ("slave", "replica", "text")),
                     width=100,
                 ),
-                Column(source="A", title="Answers", unit="short", mappings=resources.WELL, width=90),
-                Column(source="D", title="Cluster ok", unit="short", mappings=resources.WELL, width=100),
-                Column(source="E", title="Last RDB ok", unit="short", mappings=resources.WELL, width=110),
-                Column(source="F", title="Last AOF ok", unit="short", mappings=resources.WELL, width=110),
+                Column(source="A", title="Up", unit="short", mappings=resources.OK, width=90),
+                Column(source="D", title="Cluster ok", unit="short", mappings=resources.OK, width=100),
+                Column(source="E", title="Last RDB ok", unit="short", mappings=resources.OK, width=110),
+                Column(source="F", title="Last AOF ok", unit="short", mappings=resources.OK, width=110),
                 Column(source="redis_version", title="Version", width=110),
-                Column(source="C", title="Up for", unit="s", thresholds=BLUE, width=110),
+                Column(source="C", title="Uptime", unit="s", thresholds=BLUE, width=110),
                 Column(source="G", title="maxmemory", unit="bytes", thresholds=BLUE, width=110),
             ),
-            sort="Answers",
+            sort="Up",
         ),
     ),
 )
 
-BECAME_MASTER = f"max by ({EACH}) ({MASTER}) and on ({EACH}) {REPLICA} offset 1m"
+PROMOTED = f"max by ({EACH}) ({PRIMARY}) and on ({EACH}) {REPLICA} offset 1m"
 
 DASHBOARD = resources.page(
     KIND,
     "Redis",
-    "Clusters of Redis and Valkey: slots, replication, memory and what clients ask.",
+    "Redis and Valkey clusters: slots, traffic, memory, replication and clients.",
     NOW,
     SLOTS_ROW,
     TRAFFIC,
@@ -336,7 +341,7 @@ DASHBOARD = resources.page(
     CLIENTS,
     NODES,
     metric="redis_up",
-    marks=(Mark("New masters", BECAME_MASTER, f"{POD} became a master", "orange"),),
+    marks=(Mark("Promotions", PROMOTED, f"{POD} was promoted to primary", "orange"),),
 )
 
 PAGE = OperatorPage(
@@ -344,14 +349,14 @@ PAGE = OperatorPage(
     traffic=Graph(
         title="Redis: commands",
         none="no exporters",
-        description="Commands in a second, of clusters with an exporter (spec.metrics).",
+        description="Commands per second. Only clusters with an exporter (spec.metrics) are shown.",
         unit="reqps",
         queries=(quiet(rate("redis_commands_processed_total", SERVED), NAME),),
     ),
     fullness=Graph(
         title="Redis: memory",
         none="no maxmemory",
-        description="Memory used, of maxmemory, in the fullest node; none where there is no maxmemory.",
+        description="Memory used as a share of maxmemory, for the fullest node. Nodes without maxmemory have no value.",
         unit="percentunit",
         queries=(
             quiet(

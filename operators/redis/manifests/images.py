@@ -12,11 +12,11 @@ TAGS = {
     (engine, version): f"{'valkey/valkey' if engine == 'valkey' else engine}:{version}"
     for engine, version in redis_programs.VERSIONS
 }
-"""The official images' names; to a cluster, ``library/redis`` is ``redis``."""
+"""Names of the official images; container runtimes expand ``redis`` to ``docker.io/library/redis``."""
 
 
 def images() -> list[Image]:
-    """Servers of Redis and Valkey, as in their own images; and the exporter that may stand beside them."""
+    """Return the images of Redis and Valkey, laid out like the official ones, and of the exporter sidecar."""
     exporter_suite, exporter, exporter_version = redis_programs.EXPORTER
     return [
         *(

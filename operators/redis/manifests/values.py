@@ -1,4 +1,4 @@
-"""The values of charts/redis-operator: those that every operator's chart has, and its own."""
+"""Values of charts/redis-operator: the values common to all operators, and Redis's own."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from charts.values.rules import Count, Share, Thresholds, Time
 
 
 class RedisRbac(RbacValues):
-    """Rights, with one that can be left out where no cluster needs it."""
+    """RBAC settings of the Redis operator."""
 
     cert_manager: bool = CERT_MANAGER
 
 
 class RedisThresholds(Thresholds):
-    """From when on alerts fire, of Redis, too."""
+    """Alert thresholds of the Redis operator's chart."""
 
-    memory_used: Share = Field(0.9, description="Share of maxmemory that a node may have in use.")
-    connections_used: Share = Field(0.9, description="Share of maxclients that may be connected.")
-    evictions_per_second: Count = Field(10, description="Keys that a RedisCluster may evict in a second.")
-    replica_lag_seconds: Time = Field(30, description="Seconds that a replica may be behind.")
+    memory_used: Share = Field(
+        0.9, description="RedisMemoryHigh fires above this share of a node's maxmemory (0 to 1)."
+    )
+    connections_used: Share = Field(
+        0.9, description="RedisConnectionsHigh fires above this share of a node's maxclients (0 to 1)."
+    )
+    evictions_per_second: Count = Field(
+        10, description="RedisEvicting fires above this number of evicted keys per second and RedisCluster."
+    )
+    replica_lag_seconds: Time = Field(30, description="RedisReplicaLags fires above this replication lag, in seconds.")
 
 
 RedisOperatorValues = operator_values(
     "redis",
-    "Where Redis' images come from if a resource names a version only: where your registry keeps them, "
-    "tagged as Redis' own are, such as 8.0.2.",
+    "Default repository of Redis's images, for resources that do not name a repository. Tags must be as in the "
+    "official repository, such as 8.0.2.",
     thresholds=RedisThresholds,
-    rbac=(RedisRbac, Field(RedisRbac(), description="Rights.")),
+    rbac=(RedisRbac, Field(RedisRbac(), description="RBAC permissions of the operator.")),
 )

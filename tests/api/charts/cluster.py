@@ -1,4 +1,4 @@
-"""An API server as people who install charts use it."""
+"""An API server on which charts are installed with Helm and kubectl."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support import charts as rendering
 from tests.support.charts import NAMESPACE, Obj, Values
 
 MEMCACHEDS = "memcacheds.cache.example.com"
-OURS = "app.kubernetes.io/part-of=platform"
+PLATFORM = "app.kubernetes.io/part-of=platform"
 
-UNASKED: Obj = {"webhook": {"failurePolicy": "Ignore"}}
-"""Where no operator answers the webhook: what comes is let pass."""
+IGNORE_WEBHOOK: Obj = {"webhook": {"failurePolicy": "Ignore"}}
+"""Admits all changes, for tests in which no operator serves the webhook."""
 
 
 class Cluster:
-    """One API server, and what Helm and kubectl do there in the release's namespace."""
+    """An API server, with Helm and kubectl in the release's namespace."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -32,19 +32,19 @@ class Cluster:
         return kubectl(*arguments, "--namespace", NAMESPACE, kubeconfig=self.kubeconfig, stdin=stdin)
 
     def helm(self, *arguments: str | Path, values: Values | None = None) -> str:
-        place = ["--namespace", NAMESPACE, "--kubeconfig", str(self.kubeconfig)]
-        return rendering.helm(*arguments, *place, values=values)
+        target = ["--namespace", NAMESPACE, "--kubeconfig", str(self.kubeconfig)]
+        return rendering.helm(*arguments, *target, values=values)
 
     def install(self, chart: Path, values: Values | None = None, release: str = "platform") -> None:
-        """`helm upgrade --install`, without any flag that would hide a conflict."""
+        """Run `helm upgrade --install` without flags that would hide a conflict."""
         self.helm("upgrade", "--install", release, chart, values=values or {})
         self.await_established()
 
     def clear(self) -> None:
-        """Take away whatever was installed and made."""
+        """Delete all releases, CRDs and objects."""
         for release in json.loads(self.helm("list", "--output", "json")):
             self.helm("uninstall", release["name"])
-        for crd in self.list("crd", f"--selector={OURS}"):
+        for crd in self.list("crd", f"--selector={PLATFORM}"):
             self.kubectl("delete", crd["metadata"]["name"], "--all")
             self.kubectl("delete", "crd", crd["metadata"]["name"])
         self.kubectl("delete", "deployment,service,pod,event,lease,secret", "--all", "--grace-period=0", "--force")
@@ -56,7 +56,7 @@ class Cluster:
         self.kubectl("apply", "--filename", "-", stdin=yaml.safe_dump_all(objects))
 
     def dry_run(self, *objects: Obj) -> None:
-        """Have the API server judge objects, strictly: an unknown or doubled field and any warning is a failure."""
+        """Validate objects on the API server; unknown or duplicate fields and warnings are errors."""
         flags = ["--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors"]
         self.kubectl("apply", *flags, "--filename", "-", stdin=yaml.safe_dump_all(objects))
 
@@ -65,7 +65,7 @@ class Cluster:
         return found
 
     def find(self, kind: str, name: str) -> Obj | None:
-        """An object, or None if there is none, or no such kind."""
+        """Return an object, or None if it or its kind does not exist."""
         try:
             return self.get(kind, name)
         except ClusterError as error:
@@ -77,15 +77,17 @@ class Cluster:
         found: list[Obj] = json.loads(self.kubectl("get", kinds, *flags, "--output", "json"))["items"]
         return found
 
-    def ours(self) -> set[str]:
-        """What there is of a release but its CRDs, as kind/name, in the namespace and in none."""
-        inside = "deployment,service,serviceaccount,secret,configmap,role,rolebinding,poddisruptionbudget,networkpolicy"
-        outside = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration"
-        found = self.list(f"{inside},{outside}", f"--selector={OURS},app.kubernetes.io/managed-by=Helm")
+    def installed(self) -> set[str]:
+        """Return the objects of releases, without CRDs, as kind/name: in the namespace and cluster-scoped."""
+        namespaced = (
+            "deployment,service,serviceaccount,secret,configmap,role,rolebinding,poddisruptionbudget,networkpolicy"
+        )
+        cluster_scoped = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration"
+        found = self.list(f"{namespaced},{cluster_scoped}", f"--selector={PLATFORM},app.kubernetes.io/managed-by=Helm")
         return {f"{obj['kind']}/{obj['metadata']['name']}" for obj in found}
 
     def account(self, name: str, directory: Path) -> Path:
-        """A kubeconfig of a service account."""
+        """Write a kubeconfig of a ServiceAccount and return its path."""
         config = yaml.safe_load(self.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": self.kubectl("create", "token", name).strip()}
         path = directory / f"{name}.kubeconfig"
@@ -93,7 +95,7 @@ class Cluster:
         return path
 
     def release_bytes(self) -> int:
-        """Bytes of the largest release Secret as the API server counts them: what it decodes, not its base64."""
+        """Return the size of the largest release Secret, decoded from base64, as the API server counts it."""
         listed = self.kubectl("get", "secret", "-l", "owner=helm", "-o", "jsonpath={.items[*].data.release}")
         return max(len(base64.b64decode(release)) for release in listed.split())
 

@@ -1,4 +1,4 @@
-"""A real API server with a namespace that is restricted, and Helm on it."""
+"""Fixtures: a real API server with a restricted namespace, and the charts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server of these tests' own: they install and delete CRDs."""
+    """An API server for these tests only, because they install and delete CRDs."""
     with ControlPlane.alone(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
 
 
 @pytest.fixture(scope="session")
 def bare(plane: ControlPlane) -> Cluster:
-    """The API server, where the release's namespace is restricted and says so, and others' kinds are installed."""
+    """The API server with a restricted release namespace that also warns, and with the CRDs of foreign kinds."""
     cluster = Cluster(plane)
     cluster.kubectl("create", "namespace", rendering.NAMESPACE)
     levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
@@ -40,6 +40,6 @@ def bare(plane: ControlPlane) -> Cluster:
 
 @pytest.fixture
 def cluster(bare: Cluster) -> Iterator[Cluster]:
-    """The same for a test that installs; afterwards nothing of it is left, the CRDs neither."""
+    """The API server for a test that installs charts; afterwards all releases, CRDs and objects are deleted."""
     yield bare
     bare.clear()

@@ -1,6 +1,6 @@
-"""JSON Schemas for kubeconform, from what an API server says of its own kinds and of the CRDs installed in it.
+"""JSON Schemas for kubeconform, from the OpenAPI document of an API server and its CRDs.
 
-So nothing is fetched, and what is checked is the very version that the tests run.
+Nothing is downloaded, and the schemas have the version that the tests run.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ DRAFT = "http://json-schema.org/draft-04/schema#"
 REFERENCE = "#/definitions/"
 
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-"""Said to be a string; the API server takes numbers, too."""
+"""Declared as a string; the API server also accepts numbers."""
 
 
 def write(openapi: Obj, directory: Path) -> None:
     """Write a schema for each kind.
 
     Args:
-        openapi: what the API server answers to /openapi/v2.
-        directory: where they go.
+        openapi: response of the API server to /openapi/v2.
+        directory: output directory.
     """
     definitions = {name: _closed(schema) for name, schema in openapi["definitions"].items()}
     definitions[QUANTITY] = {"type": ["string", "number"]}
     for name, schema in definitions.items():
         kinds = schema.get("x-kubernetes-group-version-kind", ())
         if len(kinds) != 1:
-            continue  # no kind of its own, or one of every group: DeleteOptions, WatchEvent
+            continue  # not a kind, or a kind of every group, such as DeleteOptions
         (kind,) = kinds
         needed = {each: definitions[each] for each in _reached(name, definitions)}
         file = f"{kind['kind']}-{kind['group'] or kind['version']}-{kind['version']}.json".lower()
@@ -43,10 +43,10 @@ def write(openapi: Obj, directory: Path) -> None:
 
 
 def validate(manifest: Path, schemas: Path) -> None:
-    """Have kubeconform check a manifest, strictly; one of a kind without a schema is a failure.
+    """Validate a manifest with kubeconform in strict mode; a kind without a schema is an error.
 
     Raises:
-        ClusterError: with what kubeconform says.
+        ClusterError: the manifest is invalid; the message is kubeconform's output.
     """
     run(binaries.find("kubeconform"), "-strict", "-schema-location", f"{schemas}/{TEMPLATE}", manifest)
 
@@ -73,7 +73,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def _closed(node: Any) -> Any:
-    """Without room for fields that are not known, and with numbers where Kubernetes takes both."""
+    """Reject unknown fields, and accept numbers for int-or-string fields."""
     if isinstance(node, list):
         return [_closed(each) for each in node]
     if not isinstance(node, dict):

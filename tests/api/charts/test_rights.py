@@ -1,5 +1,7 @@
-"""Rights on a real API server: the operator, run as its account with the chart's own flags, needs no other; people get
-what their role says; and `helm test` passes with the account that it brings.
+"""Permissions on a real API server.
+
+The operator runs as its ServiceAccount with the chart's flags, `helm test` runs as the test's ServiceAccount, and users
+get the permissions of the aggregated ClusterRoles.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from e2e.cluster.machine.processes import wait_until
 from e2e.cluster.paths import REPOSITORY
 from shared.testing import Workloads
 from shared.testing.kubelet.kubelet import Exit, Fate, Kubelet
-from tests.api.charts.cluster import MEMCACHEDS, UNASKED, Cluster, memcached
+from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, memcached
 from tests.api.support.live import LiveServer
 from tests.support.charts import NAMESPACE, Obj, only, render
 from tests.support.memcached.server import Forgetting, Keeping, serving
@@ -40,10 +42,10 @@ KUBECTL = Path(sys.executable).parent / "kubectl"
 
 
 class Running:
-    """The memcached operator as a process, with the flags that its chart gives it, as the chart's account.
+    """The memcached operator as a process, with the chart's flags and ServiceAccount.
 
     Attributes:
-        metrics: where it serves /metrics.
+        metrics: address at which it serves /metrics.
     """
 
     def __init__(self, cluster: Cluster, objects: list[Obj], directory: Path) -> None:
@@ -52,13 +54,13 @@ class Running:
         self.metrics = ("127.0.0.1", metrics)
         self._ready = f"http://127.0.0.1:{probes}/readyz"
         container = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
-        here = [
+        local = [
             f"--kubeconfig={cluster.account(FULL, directory)}",
             f"--metrics-bind-address=127.0.0.1:{metrics}",
             f"--webhook-bind-address=127.0.0.1:{webhook}",
             f"--health-probe-bind-address=127.0.0.1:{probes}",
         ]
-        self._command = [sys.executable, "-m", "operators.memcached", *container["args"], *here]
+        self._command = [sys.executable, "-m", "operators.memcached", *container["args"], *local]
 
     @contextmanager
     def up(self) -> Iterator[None]:
@@ -74,7 +76,7 @@ class Running:
     def wait(self, holds: Callable[[], Any], seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
-            assert time.monotonic() < deadline, f"it did not come; the operator said:\n{self.log.read_text()[-4000:]}"
+            assert time.monotonic() < deadline, f"timed out; the operator's log:\n{self.log.read_text()[-4000:]}"
             time.sleep(0.2)
 
     def _is_ready(self) -> bool:
@@ -85,7 +87,7 @@ class Running:
             return False
 
     def scrape(self, authority: str, token: str) -> int:
-        """The HTTP status of its metrics, asked for under the name of its Service."""
+        """Request the metrics under the name of the Service, and return the HTTP status code."""
         context = ssl.create_default_context(cadata=authority)
         name = f"{FULL}-metrics.{NAMESPACE}.svc"
         sent = ["GET /metrics HTTP/1.0", f"Host: {name}", f"Authorization: Bearer {token}"]
@@ -96,30 +98,28 @@ class Running:
 
 
 @pytest.mark.parametrize("namespaces", [[], [NAMESPACE]], ids=["everywhere", "one-namespace"])
-def test_the_operator_needs_no_right_that_the_chart_does_not_give(
+def test_chart_grants_all_permissions_that_the_operator_uses(
     cluster: Cluster, charts: Path, tmp_path: Path, namespaces: list[str]
 ) -> None:
-    """It leads, makes its certificate and tells whom to trust; it creates, changes, reports and tells, also of what is
-    in its way; and it judges who asks for its metrics.
-    """
-    values = ALONE | {"memcached": {**UNASKED, "watchNamespaces": namespaces, "logLevel": "debug"}}
+    """The operator uses leader election, its certificate, the caBundle, objects, status, events and token reviews."""
+    values = ALONE | {"memcached": {**IGNORE_WEBHOOK, "watchNamespaces": namespaces, "logLevel": "debug"}}
     cluster.install(charts / "platform", values)
     operator = Running(cluster, render(charts / "platform", values), tmp_path)
     cluster.kubectl("create", "service", "clusterip", "taken", "--tcp=1")
-    cluster.kubectl("create", "deployment", "held", "--image=theirs", "--replicas=0")
+    cluster.kubectl("create", "deployment", "foreign", "--image=other", "--replicas=0")
     with operator.up():
         operator.wait(lambda: cluster.get("lease", "memcached-operator")["spec"]["holderIdentity"])
         trusted(cluster, operator)
-        cluster.apply(*(memcached(name, size=1) for name in ("asked", "taken", "held")))
-        operator.wait(lambda: reason(cluster, "taken") == reason(cluster, "held") == "NotOurs")
-        operator.wait(lambda: cluster.find("deployment", "asked") and reason(cluster, "asked"))
-        cluster.kubectl("scale", "memcached/asked", "--replicas=2")
-        operator.wait(lambda: cluster.get("deployment", "asked")["spec"]["replicas"] == 2)
-        cluster.kubectl("patch", "service", "asked", "--type=merge", "-p", '{"spec":{"ports":null}}')
-        operator.wait(lambda: cluster.get("service", "asked")["spec"].get("ports"))
+        cluster.apply(*(memcached(name, size=1) for name in ("cache", "taken", "foreign")))
+        operator.wait(lambda: reason(cluster, "taken") == reason(cluster, "foreign") == "NotOurs")
+        operator.wait(lambda: cluster.find("deployment", "cache") and reason(cluster, "cache"))
+        cluster.kubectl("scale", "memcached/cache", "--replicas=2")
+        operator.wait(lambda: cluster.get("deployment", "cache")["spec"]["replicas"] == 2)
+        cluster.kubectl("patch", "service", "cache", "--type=merge", "-p", '{"spec":{"ports":null}}')
+        operator.wait(lambda: cluster.get("service", "cache")["spec"].get("ports"))
         operator.wait(lambda: events(cluster, "taken"))
-    forget = ["--subresource=status", "--type=merge", "--patch", '{"status":null}']
-    cluster.kubectl("patch", "memcached/taken", *forget)
+    clear_status = ["--subresource=status", "--type=merge", "--patch", '{"status":null}']
+    cluster.kubectl("patch", "memcached/taken", *clear_status)
     cluster.kubectl("delete", "secret", f"{FULL}-certificates")
     with operator.up():
         operator.wait(lambda: max(event["count"] for event in events(cluster, "taken")) > 1)
@@ -128,7 +128,7 @@ def test_the_operator_needs_no_right_that_the_chart_does_not_give(
 
 
 def trusted(cluster: Cluster, operator: Running) -> None:
-    """The webhooks' configurations name the authority of the certificate that is served, and metrics are for some."""
+    """Check that the caBundle is the CA of the serving certificate, and that metrics require a permission."""
     authority = cluster.get("secret", f"{FULL}-certificates")["data"]["ca.crt"]
     for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
         (webhook,) = cluster.get(kind, FULL)["webhooks"]
@@ -142,18 +142,18 @@ def trusted(cluster: Cluster, operator: Running) -> None:
     assert operator.scrape(pem, token) == 403
     role = f"--clusterrole={FULL}-metrics-reader"
     cluster.kubectl("create", "clusterrolebinding", binding, role, f"--serviceaccount={NAMESPACE}:prometheus")
-    another = cluster.kubectl("create", "token", "prometheus").strip()  # what was said of the first is remembered
-    assert operator.scrape(pem, another) == 200
+    new_token = cluster.kubectl("create", "token", "prometheus").strip()  # the operator caches reviews by token
+    assert operator.scrape(pem, new_token) == 200
 
 
 def reason(cluster: Cluster, name: str) -> str:
-    """The reason of a Memcached's Ready condition; empty while there is none."""
+    """Return the reason of a Memcached's Ready condition, or an empty string without a condition."""
     conditions = cluster.get("memcached", name).get("status", {}).get("conditions", ())
     return next((str(each["reason"]) for each in conditions if each["type"] == "Ready"), "")
 
 
 def events(cluster: Cluster, name: str) -> list[Obj]:
-    """The events told of a Memcached."""
+    """Return the events of a Memcached."""
     return cluster.list("events", f"--field-selector=involvedObject.kind=Memcached,involvedObject.name={name}")
 
 
@@ -161,18 +161,18 @@ def events(cluster: Cluster, name: str) -> list[Obj]:
 
 
 HERE = "127.77.0.1"
-"""An address of this machine that nothing else uses."""
+"""A loopback address that nothing else uses."""
 
 
 class Here(Kubelet):
-    """Runs all pods at one address."""
+    """A kubelet that runs all pods at one address."""
 
     def _address(self) -> str:
         return HERE
 
 
 class Machine(Workloads):
-    """Runs pods of Deployments as its parent does, all at one address, and the check's pod as a process."""
+    """Fake workload controllers: pods of Deployments run at one address, the pod of `helm test` as a process."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         live = LiveServer(cluster.plane, NAMESPACE)
@@ -196,16 +196,16 @@ class Machine(Workloads):
         return Fate() if code is None else Fate(exits={container["name"]: Exit(code)})
 
     def end(self, _uid: str) -> None:
-        """The check ends by itself."""
+        """Do nothing: the process exits by itself."""
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "passes"), [(Keeping, True), (Forgetting, False)], ids=["servers-that-keep", "servers-that-forget"]
+    ("behaviour", "passes"), [(Keeping, True), (Forgetting, False)], ids=["data-kept", "data-lost"]
 )
-def test_helm_test_uses_the_platform_with_the_rights_that_it_brings(
+def test_helm_test_reports_the_state_of_the_platform_with_its_own_permissions(
     cluster: Cluster, charts: Path, tmp_path: Path, behaviour: type[socketserver.BaseRequestHandler], passes: bool
 ) -> None:
-    values = ALONE | {"memcached": {**UNASKED, "networkPolicy": {"enabled": True}}}
+    values = ALONE | {"memcached": {**IGNORE_WEBHOOK, "networkPolicy": {"enabled": True}}}
     cluster.install(charts / "platform", values)
     operator = Running(cluster, render(charts / "platform", values), tmp_path)
     machine = Machine(cluster, tmp_path)
@@ -218,28 +218,28 @@ def test_helm_test_uses_the_platform_with_the_rights_that_it_brings(
         while not test.done():
             machine.step()
             time.sleep(0.05)
-    said = (tmp_path / "check.log").read_text()
+    log = (tmp_path / "check.log").read_text()
     if passes:
         test.result()
-        assert "1 of its servers gave back what they took" in said
+        assert "1 of 1 servers stored and returned a value" in log
     else:
         with pytest.raises(ClusterError, match="failed"):
             test.result()
-        assert "was to answer" in said
+        assert "instead of" in log
     assert not cluster.find("memcached", name)
-    assert bool(cluster.find("pod", name)) != passes, "what failed is there to be looked at"
+    assert bool(cluster.find("pod", name)) != passes, "the pod of a failed test stays for inspection"
     assert not cluster.find("role", name)
 
 
-# People.
+# Users.
 
 
-PEOPLE = {"view": {"get"}, "edit": {"get", "create", "delete", "scale"}, "admin": {"get", "create", "delete", "scale"}}
-"""What whoever has one of Kubernetes' own roles may do with resources; to report their status is the operator's."""
+USERS = {"view": {"get"}, "edit": {"get", "create", "delete", "scale"}, "admin": {"get", "create", "delete", "scale"}}
+"""Permitted operations on resources by default ClusterRole. Only the operator may write the status."""
 
 
-def test_people_may_do_with_resources_what_their_role_says(tmp_path: Path, charts: Path) -> None:
-    questions: dict[str, list[str]] = {
+def test_users_get_the_permissions_of_their_default_cluster_role(tmp_path: Path, charts: Path) -> None:
+    operations: dict[str, list[str]] = {
         "get": [],
         "create": [],
         "delete": [],
@@ -250,12 +250,12 @@ def test_people_may_do_with_resources_what_their_role_says(tmp_path: Path, chart
         Cluster(plane).helm("install", "platform", charts / "platform", "--create-namespace")
 
         def may(role: str) -> set[str]:
-            asked = {verb: ["update" if flags else verb, MEMCACHEDS, *flags] for verb, flags in questions.items()}
+            requests = {verb: ["update" if flags else verb, MEMCACHEDS, *flags] for verb, flags in operations.items()}
             on = ["--as", role, "--namespace", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
-            return {verb for verb, words in asked.items() if succeeds(KUBECTL, "auth", "can-i", *words, *on)}
+            return {verb for verb, words in requests.items() if succeeds(KUBECTL, "auth", "can-i", *words, *on)}
 
-        for role in PEOPLE:
+        for role in USERS:
             binding = ["create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}", "-n", NAMESPACE]
             kubectl(*binding, kubeconfig=plane.kubeconfig)
-        wait_until(lambda: may("view") == PEOPLE["view"], "aggregated roles", needs=plane.processes)
-        assert {role: may(role) for role in PEOPLE} == PEOPLE
+        wait_until(lambda: may("view") == USERS["view"], "aggregated roles", needs=plane.processes)
+        assert {role: may(role) for role in USERS} == USERS

@@ -1,4 +1,4 @@
-"""What the charts render is valid: by the API server, strictly; by kubeconform; and under restricted Pod Security."""
+"""Rendered charts are valid for the API server (strict), kubeconform and the restricted Pod Security Standard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RENDERING = {name: values for name, values in COMBINATIONS.items() if any(part["
 
 @pytest.fixture(scope="module")
 def served(bare: Cluster, charts: Path) -> Cluster:
-    """With our CRDs, so that resources can be judged."""
+    """The API server with the platform's CRDs, so that it can validate resources."""
     bare.apply(*(obj for obj in render(charts / "platform") if obj["kind"] == "CustomResourceDefinition"))
     bare.await_established()
     return bare
@@ -29,7 +29,7 @@ def served(bare: Cluster, charts: Path) -> Cluster:
 
 @pytest.fixture(scope="module")
 def known(served: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Schemas of all kinds."""
+    """A directory with the schemas of all kinds."""
     directory = tmp_path_factory.mktemp("schemas")
     schemas.write(json.loads(served.kubectl("get", "--raw", "/openapi/v2")), directory)
     return directory
@@ -42,18 +42,18 @@ def kubeconform(objects: list[Obj], known: Path, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("values", RENDERING.values(), ids=RENDERING)
-def test_the_api_server_takes_every_rendering_without_a_warning(served: Cluster, charts: Path, values: Values) -> None:
+def test_api_server_accepts_rendered_charts_without_warnings(served: Cluster, charts: Path, values: Values) -> None:
     objects = render(charts / "platform", values)
     served.dry_run(*objects, *(pod for pod in pods(objects) if not is_hook(pod)))
 
 
 @pytest.mark.parametrize("values", RENDERING.values(), ids=RENDERING)
-def test_kubeconform_takes_every_rendering(known: Path, charts: Path, tmp_path: Path, values: Values) -> None:
+def test_kubeconform_accepts_rendered_charts(known: Path, charts: Path, tmp_path: Path, values: Values) -> None:
     kubeconform(render(charts / "platform", values), known, tmp_path)
 
 
-def test_what_is_not_restricted_would_be_told(served: Cluster, charts: Path) -> None:
-    """The checks above can fail: a container that may become root, in the Deployment and in the test's pod."""
+def test_api_server_rejects_pods_that_violate_pod_security(served: Cluster, charts: Path) -> None:
+    """The checks above can fail: privilege escalation in the Deployment's or the test's pod is rejected."""
     for pod in pods(render(charts / "platform")):
         pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
         with pytest.raises(ClusterError, match="allowPrivilegeEscalation"):
@@ -61,7 +61,7 @@ def test_what_is_not_restricted_would_be_told(served: Cluster, charts: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ServiceMonitor", "PrometheusRule", "Certificate", "NetworkPolicy"])
-def test_what_is_misspelt_would_be_told(served: Cluster, known: Path, charts: Path, tmp_path: Path, kind: str) -> None:
+def test_unknown_fields_are_rejected(served: Cluster, known: Path, charts: Path, tmp_path: Path, kind: str) -> None:
     objects = render(charts / "platform", COMBINATIONS["everything+memcached"])
     obj = next(obj for obj in objects if obj["kind"] == kind and not is_hook(obj))
     obj["spec"]["tpyo"] = 1
@@ -71,19 +71,19 @@ def test_what_is_misspelt_would_be_told(served: Cluster, known: Path, charts: Pa
         kubeconform([obj], known, tmp_path)
 
 
-def test_a_kind_that_nobody_knows_would_be_told(known: Path, tmp_path: Path) -> None:
+def test_unknown_kinds_are_rejected(known: Path, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="could not find schema"):
         kubeconform([{"apiVersion": "example.com/v1", "kind": "Unknown", "metadata": {"name": "a"}}], known, tmp_path)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: "/".join(path.parts[-2:]))
-def test_every_sample_is_valid(served: Cluster, known: Path, tmp_path: Path, sample: Path) -> None:
+def test_samples_are_valid(served: Cluster, known: Path, tmp_path: Path, sample: Path) -> None:
     objects = [obj for obj in yaml.safe_load_all(sample.read_text()) if obj]
     served.dry_run(*({**obj, "metadata": {**obj["metadata"], "namespace": NAMESPACE}} for obj in objects))
     kubeconform(objects, known, tmp_path)
 
 
-def test_the_operator_runs_as_nobody_on_a_file_system_to_read_only(charts: Path) -> None:
+def test_operator_runs_as_non_root_with_a_read_only_file_system(charts: Path) -> None:
     for pod in pods(render(charts / "platform")):
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True

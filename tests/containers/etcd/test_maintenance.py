@@ -63,12 +63,12 @@ async def world(nodes: Sequence[Node], *, hashes: bool = False) -> Observed:
         if hashes and said and number in members:
             async with nodes[number].asked() as server:
                 found[said.member_id] = await server.hash_kv(min(known.revision for known in answers if known))
-    places = tuple(
+    instances = tuple(
         Instance(number, node.name, pod=pod(node), member=members.get(number), status=said)
         for number, (node, said) in enumerate(zip(nodes, answers, strict=True))
     )
     return Observed(
-        places=places,
+        instances=instances,
         members=listed.members,
         cluster_id=listed.cluster_id,
         alarms=alarms,
@@ -120,7 +120,7 @@ async def test_a_full_cluster_takes_writes_again_and_keeps_every_key(etcd: Etcd,
             assert step.reason == OUT_OF_SPACE
             does = await carry_out(made.nodes, step)
             if seen.leader and does == [f"defragment {seen.leader.name}"]:  # who leads may change meanwhile
-                rest = [place.status for place in seen.places if place is not seen.leader]
+                rest = [instance.status for instance in seen.instances if instance is not seen.leader]
                 assert all(said and said.db_size < maintenance.MAX_FULL_SHARE * QUOTA for said in rest)
             done += does
             await asyncio.sleep(0 if does else 0.2)
@@ -290,12 +290,12 @@ def judged(progress: RaftProgress, cluster_id: int) -> str:
         for number in range(3)
     ]
     resource = cluster(3, status={"clusterID": f"{cluster_id:016x}", "members": members})
-    places = (
+    instances = (
         Instance(0, "demo-0", progress=progress, disk="disk-0"),
         Instance(1, "demo-1", disk="another", recorded="disk-1"),
         Instance(2, "demo-2", disk="another", recorded="disk-2"),
     )
-    found = loss(resource, Observed(places=places))
+    found = loss(resource, Observed(instances=instances))
     assert found is not None
     assert found.token
     assert found.survivor is not None

@@ -1,8 +1,8 @@
-"""Docker where there is none: Debian's dockerd, unpacked from its package, in namespaces of its own.
+"""A Docker daemon for machines without Docker: Debian's dockerd, unpacked from its package, in separate namespaces.
 
-Containers share the machine's network, so no bridge, no firewall rule and no forwarding is touched. Mounts and
-processes are the daemon's own: one kill ends them all, and it comes at the latest when the tests' process ends. What
-stays is a cache of images.
+Containers use the host network, so the daemon changes no bridge, firewall rule or forwarding setting. It has its own
+mount and PID namespaces: killing it ends all its processes, at the latest when the test process ends. Only a cache of
+images remains.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from e2e.cluster.paths import CACHE
 
 CGROUP = "platform-containers"
 PROGRAMS = {"dockerd": "docker.io", "containerd": "containerd", "runc": "runc"}
-"""Debian's package for each program."""
+"""Debian package of each program."""
 
 
 def answers(url: str | None = None) -> bool:
-    """Whether a Docker daemon answers at an address; by default where the environment says."""
+    """Return whether a Docker daemon answers at `url`, or at the address in the environment."""
     try:
         with closing(docker.DockerClient(base_url=url) if url else docker.from_env()) as client:
             return bool(client.ping())
@@ -38,40 +38,40 @@ def answers(url: str | None = None) -> bool:
 
 @contextmanager
 def daemon() -> Iterator[str]:
-    """A daemon until the context is left; one at a time on a machine.
+    """Run a daemon until the end of the context; only one at a time on a machine.
 
     Yields:
-        Its address, as in DOCKER_HOST.
+        Address of the daemon, as in DOCKER_HOST.
 
     Raises:
-        ClusterError: it cannot be had or does not start.
+        ClusterError: the user is not root, a package cannot be downloaded, or the daemon does not start.
     """
     if os.geteuid() != 0:
         raise ClusterError(
-            "no Docker answers, and a daemon of our own needs root",
-            "start Docker, name yours in DOCKER_HOST, or run the tests as root",
+            "Docker is not running, and starting a daemon for the tests needs root",
+            "start Docker, set DOCKER_HOST, or run the tests as root",
         )
     programs = {name: debian.program(name, package) for name, package in PROGRAMS.items()}
     with binaries.locked("docker"), tempfile.TemporaryDirectory(prefix="platform-docker-") as runtime:
-        cgroups.remove(CGROUP)  # of tests that were killed
+        cgroups.remove(CGROUP)  # left by tests that were killed
         log = CACHE / "docker" / "log"
         log.unlink(missing_ok=True)
         dockerd = processes.start("dockerd", _command(programs, Path(runtime)), log=log, dies_with_us=True)
         url = f"unix://{runtime}/socket"
         try:
             processes.wait_until(lambda: answers(url), "the Docker daemon", needs=[dockerd], timeout=30)
-            _end_containers(url)
+            _remove_containers(url)
             yield url
-            _end_containers(url)
+            _remove_containers(url)
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(dockerd.pid, signal.SIGTERM)  # unshare is deaf to it, dockerd is not
+                os.killpg(dockerd.pid, signal.SIGTERM)  # the group: unshare ignores SIGTERM
             processes.stop([dockerd], grace=10)
             cgroups.remove(CGROUP)
 
 
-def _end_containers(url: str) -> None:
-    """End and forget all containers, also those of tests that were killed."""
+def _remove_containers(url: str) -> None:
+    """Remove all containers, including those of tests that were killed."""
     with closing(docker.DockerClient(base_url=url)) as client:
         for container in client.containers.list(all=True):
             container.remove(force=True)
@@ -79,11 +79,11 @@ def _end_containers(url: str) -> None:
 
 def _command(programs: dict[str, Path], runtime: Path) -> list[str | Path]:
     configuration = runtime / "daemon.json"
-    configuration.write_text("{}")  # not the machine's
+    configuration.write_text("{}")  # instead of the machine's configuration
     path = ":".join([*(str(program.parent) for program in programs.values()), os.environ["PATH"]])
     return [
         "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-        "sh", "-c", 'mount -t tmpfs tmpfs /run && exec env "$@"', "sh", f"PATH={path}",  # it writes to /run
+        "sh", "-c", 'mount -t tmpfs tmpfs /run && exec env "$@"', "sh", f"PATH={path}",  # dockerd writes to /run
         programs["dockerd"], f"--config-file={configuration}", f"--data-root={CACHE / 'docker' / 'images'}",
         f"--exec-root={runtime / 'exec'}", f"--pidfile={runtime / 'pid'}", f"--host=unix://{runtime / 'socket'}",
         "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",

@@ -1,7 +1,8 @@
-"""python-etcd3 as a process of its own: `python -m tests.containers.support.etcd3_client HOST PORT FILE`.
+"""python-etcd3 in a separate process: `python -m tests.containers.support.etcd3_client HOST PORT FILE`.
 
-Its generated code imports with protobuf's Python implementation alone, which holds for a whole process. It writes what
-it is told on its standard input, a key and a value a line, takes a snapshot into FILE, and prints what it sees as JSON.
+The generated code of python-etcd3 needs protobuf's Python implementation, a setting of the whole process. The program
+writes the keys and values on its standard input (one pair per line), takes a snapshot into FILE, and prints the state
+of the cluster as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def main(host: str, port: str, file: str) -> None:
     with Path(file).open("wb") as out:
         client.snapshot(out)
     status = client.status()
-    seen = {
+    state = {
         "keys": {metadata.key.decode(): value.decode() for value, metadata in client.get_all()},
         "version": status.version,
         "db_size": status.db_size,
@@ -31,7 +32,7 @@ def main(host: str, port: str, file: str) -> None:
         "members": [[member.id, member.name, list(member.peer_urls)] for member in client.members],
         "alarms": [[alarm.member_id, alarm.alarm_type] for alarm in client.list_alarms()],
     }
-    print(json.dumps(seen))  # noqa: T201
+    print(json.dumps(state))  # noqa: T201
     client.close()
 
 

@@ -1,4 +1,4 @@
-"""Clusters of etcd in containers, on loopback addresses of their own: every member has the same ports, as in pods."""
+"""etcd clusters in containers; every member has its own loopback address and the same ports, as in pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from operators.etcd.manifests import images as etcd_images
 from tests.containers.support.providing import provide
 
 NEWEST = "3.6.16"
-"""Of the default's minor version; what holds for it alone is not tried with others."""
+"""Latest patch of the default minor version; tests of behavior specific to it run with no other version."""
 
 DATA, FILES = "/var/lib/etcd", "/etc/etcd"
 OPEN = Access()
@@ -39,11 +39,11 @@ Found = TypeVar("Found")
 
 @dataclass
 class Node:
-    """One member's container.
+    """Container of one member.
 
     Attributes:
-        ports: for clients, for other members, and of its metrics.
-        files: directory that it finds as `DATA`.
+        ports: ports for clients, peers and metrics.
+        files: directory mounted as `DATA`.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Node:
         return f"http://{self.address}:{self.ports[1]}"
 
     def endpoint(self, host: str = "") -> Endpoint:
-        """Where it is asked.
+        """Return the endpoint of the member.
 
         Args:
-            host: the name that its certificate must bear; by default its address, which its peer URL has, too.
+            host: name that the certificate must contain; by default the member's address, as in its peer URL.
         """
         return Endpoint(self.name, self.address, host or self.address, self.ports[0], self.ports[2])
 
@@ -77,20 +77,20 @@ class Node:
             return await server.status()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send its process a signal."""
+        """Send a signal to the member's process."""
         self.container.get_wrapped_container().kill(signal=number.name)
 
     def stop(self) -> None:
-        """End it, for `start` to start it again."""
+        """Stop the container; `start` starts it again."""
         self.container.get_wrapped_container().stop(timeout=10)
 
     def start(self) -> None:
-        """Start it again, with the same arguments and data."""
+        """Start the stopped container again, with the same arguments and data."""
         self.container.get_wrapped_container().start()
         self.wait()
 
     def wait(self, seconds: float = 30) -> None:
-        """Wait until it tells its metrics, which needs no quorum; says what it said if it ends instead."""
+        """Wait until the member serves metrics, which needs no quorum; fail with its log if it exits."""
         wrapped = self.container.get_wrapped_container()
         deadline = time.monotonic() + seconds
         while True:
@@ -100,14 +100,14 @@ class Node:
             except OSError:
                 wrapped.reload()
                 if wrapped.status == "exited" or time.monotonic() > deadline:
-                    said = wrapped.logs(tail=20).decode()
-                    raise AssertionError(f"{self.name} is {wrapped.status} and does not listen: {said}") from None
+                    log = wrapped.logs(tail=20).decode()
+                    raise AssertionError(f"{self.name} is {wrapped.status} and does not listen: {log}") from None
                 time.sleep(0.05)
 
 
 @dataclass
 class Cluster:
-    """Members that were started together, and those that joined them."""
+    """Members that were started together, and those that joined later."""
 
     image: str
     directory: Path
@@ -127,11 +127,11 @@ class Cluster:
             node.wait()
 
     def prepare(self) -> Node:
-        """A member that is not started yet, but whose addresses are known."""
+        """Return a member that is not started yet, but has an address."""
         return self._node()
 
     def join(self, node: Node) -> None:
-        """Start a member that was added to the list."""
+        """Start a member that has been added to the cluster."""
         initial = ",".join(f"{other.name}={other.peer_url}" for other in self.nodes)
         self._run(node, "existing", initial)
         node.wait()
@@ -174,30 +174,33 @@ class Cluster:
 
 
 class Etcd:
-    """Starts clusters on a Docker daemon.
+    """Factory of clusters on a Docker daemon.
 
     Args:
-        ours: whether the daemon is that of daemon.py.
+        directory: parent directory of the members' data.
+        own_daemon: whether daemon.py runs the daemon.
     """
 
-    def __init__(self, directory: Path, *, ours: bool) -> None:
+    def __init__(self, directory: Path, *, own_daemon: bool) -> None:
         self._directory = directory
-        self._ours = ours
+        self._own_daemon = own_daemon
         self._count = itertools.count()
 
     @contextmanager
     def cluster(
         self, version: str = NEWEST, *arguments: str, size: int = 1, scheme: str = "http", files: Path | None = None
     ) -> Iterator[Cluster]:
-        """A cluster until the context is left.
+        """Run a cluster until the end of the context.
 
         Args:
-            arguments: beside those that say where members listen, and to whom they belong.
-            scheme: of what clients speak.
-            files: directory that members find as `FILES`.
+            version: version of etcd.
+            arguments: etcd flags in addition to those for listen addresses and cluster membership.
+            size: number of members.
+            scheme: URL scheme for clients.
+            files: directory mounted as `FILES`.
         """
         image = next(image for image in etcd_images.images() if image.tag == etcd_images.TAGS[version])
-        provide([image], ours=self._ours)
+        provide([image], own_daemon=self._own_daemon)
         directory = files or self._directory / f"cluster-{next(self._count)}"
         directory.mkdir(exist_ok=True)
         with ExitStack() as stack:
@@ -207,15 +210,17 @@ class Etcd:
 
 
 def program(version: str, name: str) -> Path:
-    """A program of etcd's, such as etcdutl, to be run here."""
+    """Return the path of a program of etcd, such as etcdutl, to run on this machine."""
     return binaries.build(binaries.ETCD[version]) / name
 
 
 async def eventually(do: Callable[[], Awaitable[Found]], *passing: type[Exception], seconds: float = 20) -> Found:
-    """Do something until it goes well.
+    """Retry an operation until it succeeds, and return its result.
 
     Args:
-        passing: what may happen before.
+        do: operation to retry.
+        passing: exceptions after which the operation is retried.
+        seconds: timeout.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -223,19 +228,20 @@ async def eventually(do: Callable[[], Awaitable[Found]], *passing: type[Exceptio
             return await do()
         except passing as error:
             if time.monotonic() > deadline:
-                raise AssertionError(f"not within {seconds:g} s: {error!r}") from error
+                raise AssertionError(f"timed out after {seconds:g} s: {error!r}") from error
         await asyncio.sleep(0.1)
 
 
 async def leader(nodes: list[Node], access: Access = OPEN) -> Node:
-    """The leader, once all these agree on it."""
+    """Wait until all nodes agree on the leader, and return it."""
 
     async def agreed() -> Node:
-        said = [await node.status(access) for node in nodes]
-        led = next((node for node, status in zip(nodes, said, strict=True) if status.leader == status.member_id), None)
-        assert led is not None
-        assert len({status.leader for status in said}) == 1
-        return led
+        statuses = [await node.status(access) for node in nodes]
+        pairs = zip(nodes, statuses, strict=True)
+        elected = next((node for node, status in pairs if status.leader == status.member_id), None)
+        assert elected is not None
+        assert len({status.leader for status in statuses}) == 1
+        return elected
 
     return await eventually(agreed, EtcdError, AssertionError)
 

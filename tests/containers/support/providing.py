@@ -1,4 +1,4 @@
-"""Sees to it that a Docker daemon has the images that tests start."""
+"""Images for the Docker daemon of the tests."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from docker.errors import APIError
 from e2e.cluster import images
 
 
-def provide(wanted: Iterable[images.Image], *, ours: bool) -> None:
-    """Give the daemon images that it lacks.
+def provide(required: Iterable[images.Image], *, own_daemon: bool) -> None:
+    """Load the images that the daemon lacks.
 
     Args:
-        ours: whether it is that of daemon.py, which gets those of e2e/images; another may have or pull official ones.
+        required: images that the tests start.
+        own_daemon: whether daemon.py runs the daemon; it always gets the images of e2e/images. Another daemon uses
+            official images if it has them or can pull them.
     """
     with closing(docker.from_env()) as client:
-        for image in wanted:
-            if ours or not _has(client, image.tag):
+        for image in required:
+            if own_daemon or not _has(client, image.tag):
                 _load(client, image)
 
 
 def _has(client: docker.DockerClient, tag: str) -> bool:
-    """Whether a daemon has an image, or can pull it."""
+    """Return whether a daemon has an image or can pull it."""
     if client.images.list(tag):
         return True
     try:
@@ -37,14 +39,14 @@ def _has(client: docker.DockerClient, tag: str) -> bool:
 
 
 def _load(client: docker.DockerClient, image: images.Image) -> None:
-    """Give a daemon an image of ours, unless it has this very one."""
+    """Build an image of e2e/images and load it, unless the daemon has the same build."""
     archive = images.build(image)
     with tarfile.open(archive) as parts:
         manifest = parts.extractfile("manifest.json")
         assert manifest is not None
-        (made,) = json.load(manifest)
-    if any(found.id == f"sha256:{made['Config'].removesuffix('.json')}" for found in client.images.list(image.tag)):
+        (content,) = json.load(manifest)
+    if any(found.id == f"sha256:{content['Config'].removesuffix('.json')}" for found in client.images.list(image.tag)):
         return
     with archive.open("rb") as file:
         client.images.load(file)
-    client.images.prune()  # an earlier one has lost its name
+    client.images.prune()  # removes the previous build, which is now untagged

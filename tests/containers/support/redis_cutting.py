@@ -1,4 +1,4 @@
-"""What a crash leaves: connections over which only so many commands get through, and then nothing any more."""
+"""Simulated crashes: connections that pass a limited number of commands and then fail."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from operators.redis.client.server import Access, Command, Endpoint, Server
 
 @dataclass
 class Scissors:
-    """Makes connections; all of them together let so many commands through.
+    """Factory of connections that share a limit on the number of commands.
 
     Attributes:
-        left: after how many commands nothing gets through any more; negative for never.
-        of: the name of the commands that count; empty for all.
-        sent: all that have been.
+        left: number of commands that are still passed on; negative for no limit.
+        of: name of the commands that count towards the limit; empty for all commands.
+        sent: commands that have been passed on.
     """
 
     left: int = -1
@@ -26,7 +26,7 @@ class Scissors:
     sent: list[Command] = field(default_factory=list)
 
     def let(self, commands: Sequence[Command]) -> list[Command]:
-        """Those of some commands that get through; the first that does not is the end of all."""
+        """Return the commands that are passed on; the first rejected command and all later ones are dropped."""
         through: list[Command] = []
         for command in commands:
             if not self.left:
@@ -45,20 +45,20 @@ class _Cut:
         self._scissors = scissors
         self._server = server
 
-    async def ask(self, *command: str | int | bytes) -> Any:
-        (answer,) = await self.pipe((command,))
-        if isinstance(answer, Refused):
-            raise answer
-        return answer
+    async def execute(self, *command: str | int | bytes) -> Any:
+        (reply,) = await self.pipe((command,))
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
 
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:
-        if commands == (("PING",),):  # only looks how the node fares
+        if commands == (("PING",),):  # a health check does not count
             return ["PONG"]
         through = self._scissors.let(commands)
-        answers = await self._server.pipe(through)
+        replies = await self._server.pipe(through)
         if len(through) < len(commands):
             raise Unreachable("cut")
-        return answers
+        return replies
 
     async def aclose(self) -> None:
         await self._server.aclose()

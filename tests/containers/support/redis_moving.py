@@ -1,4 +1,4 @@
-"""Keys that are written, moved and looked for: what tests of moving slots have in common."""
+"""Helpers for tests of slot migration: write keys, migrate slots, verify the keys."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_cutting import Scissors
 
 KEYS = 12
-"""Of each slot, which are more than move in one command (`FEW`)."""
+"""Number of keys per slot; more than one command migrates (`FEW`)."""
 
 FEW = 5
 
 
 async def fill(cluster: Cluster, slots: Slots, value: str = "v") -> dict[bytes, bytes]:
-    """Write keys; what is written."""
+    """Write keys into each slot and return them with their values."""
     wrote = {key_in(slot, number): f"{value}{slot}-{number}".encode() for slot in slots for number in range(KEYS)}
     client = Client(cluster)
     for key, text in wrote.items():
@@ -37,16 +37,16 @@ async def move(
     cluster: Cluster, moves: Sequence[Move], *, scissors: Scissors | None = None, budget: float = 60
 ) -> None:
     nodes = {node.id: node.endpoint for node in cluster.nodes if node.alive}
-    made = scissors.connect if scissors else connect
-    await coordinator.move(made, cluster.access, nodes, moves, keys=FEW, budget=budget)
+    factory = scissors.connect if scissors else connect
+    await coordinator.move(factory, cluster.access, nodes, moves, keys=FEW, budget=budget)
 
 
 async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:
-    """Every key is there once, with its value, where clients are sent for it; no slot is open, and all agree."""
-    said = await cluster.settled()
-    masters = [each for each in said.values() if each.me.is_master]
-    assert sum(each.keys for each in masters) == len(wrote), {each.id: each.keys for each in masters}
-    assert not any(each.me.migrating or each.me.importing for each in masters)
+    """Assert that every key exists exactly once with its value, no slot is open, and all nodes have the same view."""
+    reports = await cluster.settled()
+    primaries = [each for each in reports.values() if each.me.is_primary]
+    assert sum(each.keys for each in primaries) == len(wrote), {each.id: each.keys for each in primaries}
+    assert not any(each.me.migrating or each.me.importing for each in primaries)
     client = Client(cluster)
     for key, value in wrote.items():
         assert await client.ask(key, "GET", key) == value
@@ -56,7 +56,7 @@ async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:
 
 @dataclass
 class Writer:
-    """Writes without pause, and knows what was acknowledged."""
+    """Client that writes continuously and records acknowledged writes."""
 
     client: Client
     keys: list[bytes]
@@ -79,7 +79,7 @@ class Writer:
 
 @asynccontextmanager
 async def writing(cluster: Cluster, slots: Slots) -> AsyncIterator[Writer]:
-    """A client that writes while the context lasts."""
+    """Run a client that writes until the end of the context."""
     writer = Writer(Client(cluster), [key_in(slot, 100 + number) for slot in slots for number in range(4)])
     task = asyncio.create_task(writer.run())
     try:
@@ -91,12 +91,12 @@ async def writing(cluster: Cluster, slots: Slots) -> AsyncIterator[Writer]:
 
 
 async def close_arrived(cluster: Cluster, source: str, target: str) -> None:
-    """What the plan does about slots that have arrived, and whose source was not told: it heard it from the target."""
-    said = await cluster.until(lambda said: not said[source].me.slots & said[target].me.slots)
+    """Close slots that are still marked as migrating at the source although the target owns them, as the plan does."""
+    reports = await cluster.until(lambda reports: not reports[source].me.slots & reports[target].me.slots)
     nodes = {node.id: node.endpoint for node in cluster.nodes}
-    left = Slots.of(*said[source].me.migrating)
+    left = Slots.of(*reports[source].me.migrating)
     if left:
-        assert not left - said[target].me.slots
+        assert not left - reports[target].me.slots
         await execute(connect, CloseSlots(cluster.access, source, target, left, nodes))
 
 

@@ -1,4 +1,4 @@
-"""Memcached in containers, with files that tests change under it."""
+"""memcached servers in containers, with files that tests change while the servers run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from tests.containers.support.providing import provide
 
 VERSIONS = tuple(sorted(memcached_images.VERSIONS.values()))
 FILES = "/etc/memcached"
-"""Where a server finds the directory that it is given."""
+"""Mount point of the directory that a test passes to a server."""
 
 _PORT = 11211
 
 
 @dataclass(frozen=True)
 class Memcached:
-    """A running server, and where it is reached.
+    """A running server.
 
     Attributes:
-        published: whether that is a port of Docker's, which hands on what comes to the server.
+        host: address for clients.
+        port: port for clients.
+        container: container of the server.
+        published: whether `port` is a published port, which Docker forwards to the server.
     """
 
     host: str
@@ -38,34 +41,34 @@ class Memcached:
     published: bool
 
     def signal(self, number: signal.Signals) -> None:
-        """Send its process a signal."""
+        """Send a signal to the server's process."""
         self.container.get_wrapped_container().kill(signal=number.name)
 
     def stop(self) -> None:
-        """End it, for `restart` to start it again."""
+        """Stop the container; `restart` starts it again."""
         self.container.get_wrapped_container().stop(timeout=5)
 
     def restart(self) -> None:
-        """End it if it runs, and start it again with the same arguments."""
+        """Restart the container with the same arguments."""
         self.container.get_wrapped_container().restart(timeout=5)
         self.wait()
 
     def wait(self, seconds: float = 15) -> None:
-        """Wait until it listens; says what memcached said if it ends instead."""
+        """Wait until the server listens; fail with its log if it exits."""
         wrapped = self.container.get_wrapped_container()
         deadline = time.monotonic() + seconds
         while not self._listens():
             wrapped.reload()
             if wrapped.status == "exited" or time.monotonic() > deadline:
-                raise AssertionError(f"memcached does not listen, is {wrapped.status}: {wrapped.logs().decode()}")
+                raise AssertionError(f"memcached is {wrapped.status} and does not listen: {wrapped.logs().decode()}")
             time.sleep(0.05)
 
     def _listens(self) -> bool:
-        if self.published:  # Docker itself listens, long before the server does
+        if self.published:  # Docker listens on the port before the server does
             listening = f":{_PORT:04X} 0\\+:0000 0A"
             try:
                 found = self.container.exec(["grep", "-q", listening, "/proc/net/tcp", "/proc/net/tcp6"])
-            except APIError:  # it does not run yet, or no longer
+            except APIError:  # the container is not running
                 return False
             return found.exit_code == 0
         try:
@@ -76,40 +79,41 @@ class Memcached:
 
 
 class Servers:
-    """Starts servers on a Docker daemon.
+    """Factory of servers on a Docker daemon.
 
     Args:
-        ours: whether the daemon is that of daemon.py, whose containers share the machine's network.
+        own_daemon: whether daemon.py runs the daemon, whose containers use the host network.
     """
 
-    def __init__(self, *, ours: bool) -> None:
-        self._ours = ours
+    def __init__(self, *, own_daemon: bool) -> None:
+        self._own_daemon = own_daemon
 
     def provide(self) -> None:
-        """See to the images."""
-        provide(memcached_images.images(), ours=self._ours)
+        """Load the images of memcached."""
+        provide(memcached_images.images(), own_daemon=self._own_daemon)
 
     @contextmanager
     def memcached(self, version: str, *arguments: str, files: Path | None = None) -> Iterator[Memcached]:
-        """A server until the context is left.
+        """Run a server until the end of the context.
 
         Args:
-            arguments: beside those that say where it listens.
-            files: what it finds in `FILES`; they may change while it runs.
+            version: tag of the image.
+            arguments: options in addition to those for the listen address.
+            files: directory mounted as `FILES`; tests may change it while the server runs.
         """
         container = DockerContainer(f"memcached:{version}")
         if files is not None:
-            files.chmod(0o755)  # pytest's directories are for nobody else
+            files.chmod(0o755)  # pytest creates directories that only their owner can read
             container.with_volume_mapping(files, FILES)
         port = free_ports(1)[0]
-        if self._ours:
+        if self._own_daemon:
             container.with_kwargs(network_mode="host")
             container.with_command(["--listen=127.0.0.1", f"--port={port}", *arguments])
         else:
-            container.with_bind_ports(_PORT, port)  # one of Docker's choice would be another after a restart
+            container.with_bind_ports(_PORT, port)  # a port that Docker chooses would change at a restart
             container.with_command(list(arguments))
         with container:
-            host = "127.0.0.1" if self._ours else container.get_container_host_ip()
-            server = Memcached(host, port, container, published=not self._ours)
+            host = "127.0.0.1" if self._own_daemon else container.get_container_host_ip()
+            server = Memcached(host, port, container, published=not self._own_daemon)
             server.wait()
             yield server

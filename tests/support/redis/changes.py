@@ -104,15 +104,15 @@ REFUSED_CHANGES = (
         "encryption of what had none",
         of(),
         of(tls={"mode": "self"}),
-        "stays none, as it was created",
-        "spec.tls.mode: stays none, as it was created",
+        "is immutable and must remain none",
+        "spec.tls.mode: is immutable and must remain none",
     ),
     Change(
         "a certificate of another's making",
         of(tls={"mode": "self"}),
         of(tls=SECRET),
-        "stays self, as it was created",
-        "spec.tls.mode: stays self, as it was created",
+        "is immutable and must remain self",
+        "spec.tls.mode: is immutable and must remain self",
     ),
 )
 """Changes that are not, though either spec may be created."""

@@ -1,4 +1,4 @@
-"""What a run with Redis and Valkey comes to, and when a goal is met."""
+"""Results and goals of the redis benchmark."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from e2e.bench.redis_measures import Creation, Figures, Loss, Moves, Race, Side, figures, goals
 
-OURS = Side(1.0, 4096, (0.001,) * 99 + (0.02,))
-THEIRS = Side(5.0, 4096, (0.001,) * 98 + (0.03,) * 2)
-RACE = Race(OURS, THEIRS)
+OPERATOR = Side(1.0, 4096, (0.001,) * 99 + (0.02,))
+CLI = Side(5.0, 4096, (0.001,) * 98 + (0.03,) * 2)
+RACE = Race(OPERATOR, CLI)
 CREATED, LOST, FASTER, ERRORS, WAITS = (
-    "apply to Ready of 3 masters and 3 replicas, of the pods' own",
-    "a lost master's slots are served again, of cluster-node-timeout",
-    "redis 7.0: a fourth master joins, times as fast",
-    "redis 7.0: clients' errors meanwhile",
-    "redis 7.0: clients' p99 meanwhile, of theirs",
+    "create 3 primaries and 3 replicas, relative to the pod starts",
+    "failover, relative to cluster-node-timeout",
+    "redis 7.0: add a fourth primary, speedup over the CLI",
+    "redis 7.0: client errors during the migration",
+    "redis 7.0: client p99 during the migration, relative to the CLI",
 )
 
 
@@ -30,7 +30,7 @@ def missed(found: Figures) -> list[str]:
     return [goal.name for goal in goals(found) if not goal.met]
 
 
-def test_what_is_within_its_bounds_meets_every_goal() -> None:
+def test_values_within_bounds_meet_every_goal() -> None:
     assert [goal.name for goal in goals(figured())] == [CREATED, LOST, FASTER, ERRORS, WAITS]
     assert missed(figured()) == []
 
@@ -38,29 +38,29 @@ def test_what_is_within_its_bounds_meets_every_goal() -> None:
 @pytest.mark.parametrize(
     ("race", "name"),
     [
-        (replace(RACE, ours=replace(OURS, seconds=1.3)), FASTER),
-        (replace(RACE, ours=replace(OURS, errors={"TRYAGAIN": 1})), ERRORS),
-        (replace(RACE, ours=replace(OURS, waits=(0.04,) * 100)), WAITS),
+        (replace(RACE, operator=replace(OPERATOR, seconds=1.3)), FASTER),
+        (replace(RACE, operator=replace(OPERATOR, errors={"TRYAGAIN": 1})), ERRORS),
+        (replace(RACE, operator=replace(OPERATOR, waits=(0.04,) * 100)), WAITS),
     ],
 )
-def test_each_goal_of_a_race_can_be_missed(race: Race, name: str) -> None:
+def test_migration_outside_its_bounds_misses_the_goal(race: Race, name: str) -> None:
     assert missed(figured(race)) == [name]
 
 
-def test_so_can_those_of_the_cluster() -> None:
+def test_slow_creation_or_failover_misses_the_goal() -> None:
     assert missed(figured(created=8.0)) == [CREATED]
     assert missed(figured(lost=11.0)) == [LOST]
 
 
-def test_one_slow_round_of_three_decides_nothing() -> None:
-    assert missed(figured(RACE, replace(RACE, ours=replace(OURS, seconds=50.0)), RACE)) == []
+def test_single_slow_round_of_three_misses_no_goal() -> None:
+    assert missed(figured(RACE, replace(RACE, operator=replace(OPERATOR, seconds=50.0)), RACE)) == []
 
 
-def test_an_error_of_any_round_counts() -> None:
-    assert missed(figured(RACE, replace(RACE, ours=replace(OURS, errors={"TRYAGAIN": 1})), RACE)) == [ERRORS]
+def test_client_error_in_any_round_misses_the_goal() -> None:
+    assert missed(figured(RACE, replace(RACE, operator=replace(OPERATOR, errors={"TRYAGAIN": 1})), RACE)) == [ERRORS]
 
 
-def test_the_figures_can_be_written_down() -> None:
+def test_results_are_serialized_as_json() -> None:
     found = json.loads(json.dumps(figures(figured())))
     (moves,) = found["moves"]
     assert moves["ratio"] == 5.0

@@ -1,4 +1,4 @@
-"""Rights: no wildcard, no more than is used, and none beyond the namespaces that are served."""
+"""RBAC rules: no wildcards, least privilege, limited to the watched namespaces."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SWITCHES = {
     "etcd-operator": {"selfSigned": ("", "secrets"), "certManager": ("cert-manager.io", "certificates")},
     "redis-operator": {"certManager": ("cert-manager.io", "certificates")},
 }
-"""Values under rbac that give further rights, and to what."""
+"""Values under rbac that grant optional permissions: API group and resource of each, by chart."""
 
-MAKES_SECRETS = frozenset({"redis-operator"})
-"""Charts of operators that make a Secret for each of their resources: who may enter is in it."""
+WRITES_SECRETS = frozenset({"redis-operator"})
+"""Charts of operators that create a Secret with ACL users for every resource."""
 
 
 @pytest.fixture(params=OPERATORS)
@@ -41,52 +41,54 @@ def operator_chart(request: pytest.FixtureRequest, charts: Path) -> Path:
 
 
 def rules(objects: list[Obj]) -> Iterator[tuple[Obj, Obj]]:
-    """Each rule, with the role it is in."""
+    """Yield each rule with its role."""
     for role in objects:
         if role["kind"] in ROLES:
             yield from ((role, rule) for rule in role["rules"])
 
 
-def is_for_people(role: Obj) -> bool:
-    """Whether it is a role that people get, by aggregation or by a binding of their own."""
+def is_for_users(role: Obj) -> bool:
+    """Return whether a role is meant for users, by aggregation or with a binding that they create."""
     labels = role["metadata"]["labels"]
     return any("aggregate-to-" in label for label in labels) or role["metadata"]["name"].endswith("-metrics-reader")
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_no_right_is_a_wildcard(operator_chart: Path, values: Values) -> None:
+def test_rules_contain_no_wildcards(operator_chart: Path, values: Values) -> None:
     found = list(rules(render(operator_chart, values)))
     assert found
     for role, rule in found:
-        said = [
+        entries = [
             *rule.get("apiGroups", ()),
             *rule.get("resources", ()),
             *rule["verbs"],
             *rule.get("nonResourceURLs", ()),
         ]
-        assert "*" not in "".join(said), role["metadata"]["name"]
+        assert "*" not in "".join(entries), role["metadata"]["name"]
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_secrets_are_got_by_name_and_written_only_where_they_are_its_own(operator_chart: Path, values: Values) -> None:
-    """Unless its resources have Secrets of its making: all of them, or some, and a value takes such a right away."""
+def test_operator_reads_secrets_by_name_and_writes_only_its_own(operator_chart: Path, values: Values) -> None:
+    """Optional permissions are switched off; the Redis operator writes the ACL Secrets of its resources."""
     switches = dict.fromkeys(SWITCHES.get(operator_chart.name, ()), False)
     for role, rule in rules(render(operator_chart, {**values, "rbac": {**values.get("rbac", {}), **switches}})):
         if "secrets" not in rule.get("resources", ()):
             continue
-        if set(rule["verbs"]) != {"get"} and not (operator_chart.name in MAKES_SECRETS and "resourceNames" not in rule):
+        if set(rule["verbs"]) != {"get"} and not (
+            operator_chart.name in WRITES_SECRETS and "resourceNames" not in rule
+        ):
             assert (role["kind"], role["metadata"]["namespace"]) == ("Role", NAMESPACE)
             assert rule["resourceNames"] == ["platform-" + operator_chart.name + "-certificates"]
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_nobody_lists_or_deletes_secrets_whatever_is_switched_on(operator_chart: Path, values: Values) -> None:
+def test_secrets_are_never_listed_or_deleted(operator_chart: Path, values: Values) -> None:
     for role, rule in rules(render(operator_chart, values)):
         if "secrets" in rule.get("resources", ()):
             assert set(rule["verbs"]) <= {"get", "create", "patch"}, role["metadata"]["name"]
 
 
-def test_a_right_that_few_need_is_a_values_to_give(operator_chart: Path) -> None:
+def test_optional_permissions_follow_their_rbac_values(operator_chart: Path) -> None:
     files = {path.stem.removeprefix("rules-") for path in (operator_chart / "files").glob("rules-*.yaml")}
     known = SWITCHES.get(operator_chart.name, {})
     assert files == known.keys()
@@ -97,13 +99,13 @@ def test_a_right_that_few_need_is_a_values_to_give(operator_chart: Path) -> None
         assert [(rule["apiGroups"], rule["resources"]) for rule in taken] == [([group], [resource])]
 
 
-def test_listed_namespaces_bound_the_operators_rights(operator_chart: Path) -> None:
+def test_permissions_are_limited_to_the_watched_namespaces(operator_chart: Path) -> None:
     everywhere, bounded = render(operator_chart), render(operator_chart, {"watchNamespaces": ["shop", "search"]})
-    served = [obj for obj in of_kind(bounded, "Role") if not obj["metadata"]["name"].endswith("-own")]
-    assert [obj["metadata"]["namespace"] for obj in served] == ["shop", "search"]
+    roles = [obj for obj in of_kind(bounded, "Role") if not obj["metadata"]["name"].endswith("-own")]
+    assert [obj["metadata"]["namespace"] for obj in roles] == ["shop", "search"]
     full = named(everywhere, "ClusterRole", operator_chart.name)
-    assert all(obj["rules"] == full["rules"] for obj in served)
-    left = [obj["metadata"]["name"] for obj in of_kind(bounded, "ClusterRole") if not is_for_people(obj)]
+    assert all(obj["rules"] == full["rules"] for obj in roles)
+    left = [obj["metadata"]["name"] for obj in of_kind(bounded, "ClusterRole") if not is_for_users(obj)]
     assert left == [f"platform-{operator_chart.name}-cluster"]
     assert {
         resource for _, rule in rules([named(bounded, "ClusterRole", "-cluster")]) for resource in rule["resources"]
@@ -112,7 +114,7 @@ def test_listed_namespaces_bound_the_operators_rights(operator_chart: Path) -> N
         "subjectaccessreviews",
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
-    }, "what belongs to no namespace, and no more"
+    }, "only cluster-scoped resources"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_listed_namespaces_bound_the_operators_rights(operator_chart: Path) -> N
     ],
     ids=["no-webhook", "cert-manager", "plain-metrics", "neither"],
 )
-def test_what_is_off_needs_no_rights(operator_chart: Path, values: Values, resources: set[str]) -> None:
+def test_disabled_features_get_no_permissions(operator_chart: Path, values: Values, resources: set[str]) -> None:
     roles = [
         obj
         for obj in of_kind(render(operator_chart, values), "ClusterRole")
@@ -138,23 +140,25 @@ def test_what_is_off_needs_no_rights(operator_chart: Path, values: Values, resou
 
 
 @pytest.mark.parametrize(
-    ("values", "its_own"),
+    ("values", "self_signed"),
     [
         ({}, True),
-        ({"certificates": {"source": "secret", "secretName": "mine"}}, False),
+        ({"certificates": {"source": "secret", "secretName": "provided"}}, False),
         ({"certificates": {"source": "certManager"}}, False),
         ({"webhook": {"enabled": False}, "metrics": {"secure": False}}, False),
     ],
     ids=["self", "secret", "cert-manager", "nothing-served"],
 )
-def test_only_certificates_that_it_makes_give_it_a_secret(operator_chart: Path, values: Values, its_own: bool) -> None:
+def test_operator_gets_a_secret_only_for_self_signed_certificates(
+    operator_chart: Path, values: Values, self_signed: bool
+) -> None:
     objects = render(operator_chart, values)
     role = named(objects, "Role", "-own")
-    assert any("secrets" in rule["resources"] for rule in role["rules"]) == its_own
-    assert bool(of_kind(objects, "Secret")) == its_own
+    assert any("secrets" in rule["resources"] for rule in role["rules"]) == self_signed
+    assert bool(of_kind(objects, "Secret")) == self_signed
 
 
-def test_every_binding_gives_a_role_of_the_chart_to_an_account_of_the_chart(operator_chart: Path) -> None:
+def test_bindings_connect_roles_and_service_accounts_of_the_chart(operator_chart: Path) -> None:
     objects = render(operator_chart)
     accounts = {
         (obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in objects if obj["kind"] == "ServiceAccount"
@@ -169,23 +173,24 @@ def test_every_binding_gives_a_role_of_the_chart_to_an_account_of_the_chart(oper
         reference = binding["roleRef"]
         bound.add((reference["kind"], binding["metadata"].get("namespace"), reference["name"]))
         assert {(subject["namespace"], subject["name"]) for subject in binding["subjects"]} <= accounts
-    people = {
+    for_users = {
         role for role in roles if any(role[2].endswith(ending) for ending in ("-view", "-edit", "-metrics-reader"))
     }
-    assert bound == roles - people
+    assert bound == roles - for_users
 
 
-def test_an_operator_can_come_without_rights_or_account(operator_chart: Path) -> None:
-    objects = render(operator_chart, {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "theirs"}})
+def test_rbac_objects_and_service_account_can_be_disabled(operator_chart: Path) -> None:
+    values = {"rbac": {"create": False}, "serviceAccount": {"create": False, "name": "external"}}
+    objects = render(operator_chart, values)
     assert not [obj for kind in (*ROLES, *BINDINGS, "ServiceAccount") for obj in of_kind(objects, kind)]
-    assert only(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "theirs"
+    assert only(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "external"
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_only_pods_that_ask_the_api_server_have_a_token(operator_chart: Path, values: Values) -> None:
+def test_service_account_tokens_are_mounted_only_into_pods_that_need_them(operator_chart: Path, values: Values) -> None:
     objects = render(operator_chart, values)
     for account in (obj for obj in objects if obj["kind"] == "ServiceAccount"):
-        assert account["automountServiceAccountToken"] is False, "a pod says itself that it needs one"
+        assert account["automountServiceAccountToken"] is False, "each pod requests its token explicitly"
     for pod in pods(objects):
         assert pod["spec"]["automountServiceAccountToken"] is True
         account = pod["spec"]["serviceAccountName"]

@@ -1,4 +1,4 @@
-"""The PrometheusRules that the charts render: the generated rules, with what the values say filled in."""
+"""PrometheusRules of the charts: the generated rules with thresholds, labels and URLs from the values."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def rule_of(charts: Path, name: str, **given: Any) -> Obj:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_is_none_unless_it_is_asked_for(charts: Path, name: str) -> None:
+def test_no_prometheus_rule_by_default(charts: Path, name: str) -> None:
     assert not of_kind(render(charts / f"{name}-operator"), "PrometheusRule")
 
 
 def same_numbers(text: str) -> str:
-    """Helm writes 1.2096e+06 where we write 1209600."""
+    """Normalize numbers: Helm renders 1209600 as 1.2096e+06."""
     return " ".join(f"{float(word):g}" if word[0].isdigit() and _is_number(word) else word for word in text.split())
 
 
@@ -47,7 +47,7 @@ def _is_number(word: str) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_rules_are_the_generated_ones_with_their_defaults(charts: Path, name: str) -> None:
+def test_default_rules_equal_the_generated_ones(charts: Path, name: str) -> None:
     rendered, plain = rule_of(charts, name)["spec"]["groups"], groups(RULES[name], RULES[name].defaults)["groups"]
     for group in (*rendered, *plain):
         for rule in group["rules"]:
@@ -56,20 +56,20 @@ def test_the_rules_are_the_generated_ones_with_their_defaults(charts: Path, name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_prometheus_takes_what_is_rendered(charts: Path, name: str, tmp_path: Path) -> None:
+def test_rendered_rules_pass_promtool(charts: Path, name: str, tmp_path: Path) -> None:
     file = tmp_path / "rules.json"
     file.write_text(json.dumps(rule_of(charts, name)["spec"]))
-    said = promtool("check", "rules", "--lint=all", "--lint-fatal", file)
-    assert said.returncode == 0, said.stdout + said.stderr
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", file)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "${" not in file.read_text()
 
 
-def test_thresholds_labels_and_links_are_as_the_values_say(charts: Path) -> None:
+def test_values_set_thresholds_labels_and_urls(charts: Path) -> None:
     made = rule_of(
         charts,
         "etcd",
         labels={"release": "prometheus"},
-        alertLabels={"team": "storage", "severity": "theirs"},
+        alertLabels={"team": "storage", "severity": "ignored"},
         dashboardsUrl="https://grafana.example.com/",
         runbooksUrl="https://git.example.com/",
         thresholds={"quotaUsed": 0.5, "leaderChanges": 7},
@@ -80,28 +80,28 @@ def test_thresholds_labels_and_links_are_as_the_values_say(charts: Path) -> None
     assert found["EtcdLeaderChanges"]["expr"].endswith("> 7")
     near = found["EtcdDatabaseNearQuota"]
     assert near["labels"]["team"] == "storage"
-    assert near["labels"]["severity"] == "warning", "what routes an alert is its own"
+    assert near["labels"]["severity"] == "warning", "alertLabels must not override the severity"
     assert near["annotations"]["runbook_url"] == "https://git.example.com/docs/runbook/alerts.md#etcddatabasenearquota"
     assert near["annotations"]["dashboard_url"].startswith("https://grafana.example.com/d/platform-etcd?var-namespace=")
 
 
-def test_an_alert_that_is_left_out_is_gone_and_one_that_is_none_is_refused(charts: Path) -> None:
+def test_disabled_alerts_are_omitted_and_unknown_names_rejected(charts: Path) -> None:
     left = {rule.get("alert") for rule in rules(rule_of(charts, "redis", disabled=["RedisEvicting"]))}
     assert "RedisEvicting" not in left
     assert "RedisMemoryHigh" in left
-    with pytest.raises(ClusterError, match="names RedisEvictng, and there is no such alert"):
+    with pytest.raises(ClusterError, match="disabled: unknown alert RedisEvictng"):
         rule_of(charts, "redis", disabled=["RedisEvictng"])
 
 
 @pytest.mark.parametrize(
     "thresholds", [{"quotaUsed": 2}, {"quotaUsed": "much"}, {"quota": 0.5}, {"evictionsPerSecond": 1}]
 )
-def test_a_threshold_that_is_none_is_refused(charts: Path, thresholds: Obj) -> None:
+def test_invalid_thresholds_are_rejected(charts: Path, thresholds: Obj) -> None:
     with pytest.raises(ClusterError, match="/metrics/prometheusRule/thresholds"):
         rule_of(charts, "etcd", thresholds=thresholds)
 
 
-def test_the_umbrella_brings_the_rules_of_each_operator_that_it_has(charts: Path) -> None:
+def test_umbrella_renders_the_rules_of_each_enabled_operator(charts: Path) -> None:
     given = {name: {"enabled": name != "redis", **values()} for name in NAMES}
     found = of_kind(render(charts / "platform", given), "PrometheusRule")
     assert [obj["metadata"]["name"] for obj in found] == [
@@ -109,15 +109,15 @@ def test_the_umbrella_brings_the_rules_of_each_operator_that_it_has(charts: Path
     ]
 
 
-def test_no_alert_of_two_charts_is_one_and_the_same(charts: Path) -> None:
-    """Rules of the same name are about other resources or operators: in one Prometheus none doubles another."""
+def test_rules_of_different_charts_are_distinct(charts: Path) -> None:
+    """Rules with the same name select different resources or operators, so none fires twice in one Prometheus."""
     seen = [
         (rule.get("alert", rule.get("record")), rule["expr"]) for name in NAMES for rule in rules(rule_of(charts, name))
     ]
     assert len(seen) == len(set(seen))
 
 
-def test_the_charts_hold_the_rules_as_generated() -> None:
+def test_charts_contain_the_generated_rules() -> None:
     for name in NAMES:
         content = yaml.safe_load((CHARTS / f"{name}-operator/files/alerts.yaml").read_text())
-        assert content == groups(RULES[name], {}), f"{name}; mend: make manifests"
+        assert content == groups(RULES[name], {}), f"{name} is outdated; run `make manifests`"

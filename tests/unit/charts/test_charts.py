@@ -1,4 +1,4 @@
-"""What the charts render: the operators asked for, the same each time, with names, labels and flags as they must be."""
+"""Rendered charts: enabled operators, deterministic output, names, labels, flags and scheduling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.charts import (
 
 
 def options_of(objects: list[Obj]) -> Options:
-    """How the operator would run, by its own reading of the flags it is given."""
+    """Return the operator's options, parsed from the flags of its Deployment."""
     container = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     (operator,) = (each for each in installed() if f"--operator-name={each.process_name}" in container["args"])
     return parse_options("not-the-default", "not-the-default", container["args"], {}, flags=operator.flags)
@@ -48,12 +48,12 @@ def operator_chart(request: pytest.FixtureRequest, charts: Path) -> Path:
     return charts / str(request.param)
 
 
-def test_no_chart_has_anything_for_lint_to_say(charts: Path) -> None:
+def test_helm_lint_passes(charts: Path) -> None:
     helm("lint", "--strict", *sorted(path.parent for path in charts.glob("*/Chart.yaml")))
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
-def test_the_umbrella_brings_exactly_the_operators_enabled(charts: Path, choice: dict[str, bool]) -> None:
+def test_umbrella_renders_exactly_the_enabled_operators(charts: Path, choice: dict[str, bool]) -> None:
     objects = render(charts / "platform", {name: {"enabled": enabled} for name, enabled in choice.items()})
     deployed = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Deployment"}
     assert deployed == {f"platform-{name}-operator" for name, enabled in choice.items() if enabled}
@@ -61,16 +61,16 @@ def test_the_umbrella_brings_exactly_the_operators_enabled(charts: Path, choice:
 
 
 @pytest.mark.parametrize("values", COMBINATIONS.values(), ids=COMBINATIONS)
-def test_rendering_twice_gives_the_same_bytes(charts: Path, values: Values) -> None:
+def test_rendering_is_deterministic(charts: Path, values: Values) -> None:
     assert manifest(charts / "platform", values) == manifest(charts / "platform", values)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_umbrella_and_a_chart_alone_agree(charts: Path, variant: str) -> None:
+def test_umbrella_and_standalone_chart_render_the_same_objects(charts: Path, variant: str) -> None:
     for name in NAMES:
         values = {other: {"enabled": other == name, **VARIANTS[variant]} for other in NAMES}
         together, alone = (
-            [obj for obj in objects if obj["kind"] != "ConfigMap"]  # test_dashboards_charts.py has those
+            [obj for obj in objects if obj["kind"] != "ConfigMap"]  # see test_dashboards_charts.py
             for objects in (
                 render(charts / "platform", values),
                 render(charts / f"{name}-operator", VARIANTS[variant]),
@@ -79,7 +79,7 @@ def test_the_umbrella_and_a_chart_alone_agree(charts: Path, variant: str) -> Non
         assert together == alone
 
 
-def test_the_crds_are_the_generated_ones_and_kept(operator_chart: Path) -> None:
+def test_crds_are_the_generated_ones_and_have_the_keep_policy(operator_chart: Path) -> None:
     generated = [
         yaml.safe_load(path.read_text()) for path in sorted((CHARTS / operator_chart.name / "files/crds").iterdir())
     ]
@@ -89,11 +89,11 @@ def test_the_crds_are_the_generated_ones_and_kept(operator_chart: Path) -> None:
     assert {obj["metadata"]["annotations"]["helm.sh/resource-policy"] for obj in rendered} == {"keep"}
 
 
-def test_crds_can_be_left_to_others(operator_chart: Path) -> None:
+def test_crds_can_be_disabled(operator_chart: Path) -> None:
     assert not of_kind(render(operator_chart, {"crds": {"enabled": False}}), "CustomResourceDefinition")
 
 
-def test_values_reach_the_operator(operator_chart: Path) -> None:
+def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
     given = {
         "watchNamespaces": ["shop", "search"],
         "resync": 1_000_000,
@@ -122,10 +122,10 @@ def test_values_reach_the_operator(operator_chart: Path) -> None:
     assert options.agent_image == "registry:5000/exporter:1"
     assert (options.metrics_address, options.webhook_address, options.probe_address) == (":9090", ":9091", ":8081")
     assert options.metrics_secure
-    assert not options.install_crds, "the chart brings the CRDs"
+    assert not options.install_crds, "the chart installs the CRDs"
 
 
-def test_values_reach_an_operators_own_flags(charts: Path) -> None:
+def test_values_set_the_flags_of_a_single_operator(charts: Path) -> None:
     for operator in installed():
         chart = charts / operator.process_name
         for flag in operator.flags:
@@ -134,17 +134,17 @@ def test_values_reach_an_operators_own_flags(charts: Path) -> None:
             assert options_of(render(chart, given)).option(flag) == next(iter(given.values()))
 
 
-def test_without_values_it_runs_as_its_readme_says(operator_chart: Path) -> None:
+def test_defaults_match_the_readme(operator_chart: Path) -> None:
     options = options_of(render(operator_chart))
     container = only(render(operator_chart), "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert options.namespaces == ()
-    assert options.agent_image == container["image"], "the exporter is a mode of the operator's own program"
+    assert options.agent_image == container["image"], "the operator's image contains the exporter"
     assert not options.profiling
     assert options.otlp_endpoint == ""
     assert not options.known_operators
 
 
-def test_every_port_that_the_operator_opens_is_declared_and_no_other(operator_chart: Path) -> None:
+def test_declared_ports_are_exactly_those_that_the_operator_opens(operator_chart: Path) -> None:
     for values, names in (
         ({}, {"probes", "metrics", "webhook"}),
         ({"metrics": {"enabled": False}}, {"probes", "webhook"}),
@@ -163,8 +163,8 @@ def test_every_port_that_the_operator_opens_is_declared_and_no_other(operator_ch
         }
 
 
-@pytest.mark.parametrize("values", [{}, {"nameOverride": "mc"}, {"fullnameOverride": "mine"}], ids=str)
-def test_the_field_manager_is_the_same_under_every_name(operator_chart: Path, values: Values) -> None:
+@pytest.mark.parametrize("values", [{}, {"nameOverride": "mc"}, {"fullnameOverride": "custom"}], ids=str)
+def test_field_manager_is_independent_of_release_and_chart_names(operator_chart: Path, values: Values) -> None:
     options = options_of(render(operator_chart, values, release="green"))
     assert options.operator_name == operator_chart.name
 
@@ -178,26 +178,28 @@ def test_the_field_manager_is_the_same_under_every_name(operator_chart: Path, va
     ],
     ids=["tag", "default", "digest"],
 )
-def test_a_digest_wins_over_a_tag_and_a_tag_over_the_version(operator_chart: Path, image: Obj, reference: str) -> None:
+def test_image_digest_takes_precedence_over_tag_and_tag_over_version(
+    operator_chart: Path, image: Obj, reference: str
+) -> None:
     for pod in pods(render(operator_chart, {"image": image})):
         expected = reference.format(operator_chart.name, version=project_version())
         assert pod["spec"]["containers"][0]["image"] == expected
 
 
-def test_replicas_roll_one_after_the_other_and_keep_apart(operator_chart: Path) -> None:
+def test_replicas_roll_one_at_a_time_and_prefer_different_nodes(operator_chart: Path) -> None:
     deployment = only(render(operator_chart), "Deployment")["spec"]
     assert deployment["replicas"] == 2
     assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     labels, pod = deployment["template"]["metadata"]["labels"], deployment["template"]["spec"]
-    (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (anti_affinity,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     (spread,) = pod["topologySpreadConstraints"]
-    assert apart["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert anti_affinity["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
     assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("topology.kubernetes.io/zone", "ScheduleAnyway")
-    for selector in (apart["podAffinityTerm"]["labelSelector"], spread["labelSelector"]):
+    for selector in (anti_affinity["podAffinityTerm"]["labelSelector"], spread["labelSelector"]):
         assert selector["matchLabels"].items() <= labels.items()
 
 
-def test_placement_is_what_is_given(operator_chart: Path) -> None:
+def test_scheduling_values_replace_the_defaults(operator_chart: Path) -> None:
     pod = only(render(operator_chart, EVERYTHING), "Deployment")["spec"]["template"]["spec"]
     assert pod["affinity"] == EVERYTHING["affinity"]
     (spread,) = pod["topologySpreadConstraints"]
@@ -206,7 +208,7 @@ def test_placement_is_what_is_given(operator_chart: Path) -> None:
 
 
 @pytest.mark.parametrize(("replicas", "budgets"), [(1, 0), (2, 1), (3, 1)])
-def test_a_budget_is_for_several_replicas(operator_chart: Path, replicas: int, budgets: int) -> None:
+def test_disruption_budget_requires_several_replicas(operator_chart: Path, replicas: int, budgets: int) -> None:
     objects = render(operator_chart, {"replicas": replicas})
     found = of_kind(objects, "PodDisruptionBudget")
     assert [budget["spec"]["maxUnavailable"] for budget in found] == [1] * budgets
@@ -214,7 +216,7 @@ def test_a_budget_is_for_several_replicas(operator_chart: Path, replicas: int, b
     assert not of_kind(off, "PodDisruptionBudget")
 
 
-def test_two_releases_share_neither_names_nor_pods(operator_chart: Path) -> None:
+def test_two_releases_have_disjoint_names_and_selectors(operator_chart: Path) -> None:
     blue, green = (render(operator_chart, EVERYTHING, release=release) for release in ("blue", "green"))
     names = [{(obj["kind"], obj["metadata"]["name"]) for obj in objects} for objects in (blue, green)]
     assert {kind for kind, _ in names[0] & names[1]} == {"CustomResourceDefinition"}
@@ -222,7 +224,7 @@ def test_two_releases_share_neither_names_nor_pods(operator_chart: Path) -> None
     assert selectors[0] != selectors[1]
 
 
-def test_no_name_grows_too_long(operator_chart: Path) -> None:
+def test_names_and_labels_stay_within_length_limits(operator_chart: Path) -> None:
     for obj in render(operator_chart, {**EVERYTHING, "fullnameOverride": 52 * "a"}, release=53 * "r"):
         named_by_dns = obj["kind"] in {"Service", "Pod"}
         assert len(obj["metadata"]["name"]) <= (63 if named_by_dns else 253), obj["metadata"]["name"]
@@ -230,7 +232,7 @@ def test_no_name_grows_too_long(operator_chart: Path) -> None:
             assert len(label) <= 63, obj["metadata"]
 
 
-def test_names_that_yaml_would_take_for_something_else_stay_names(operator_chart: Path) -> None:
+def test_names_that_resemble_yaml_booleans_or_numbers_stay_strings(operator_chart: Path) -> None:
     values = {**EVERYTHING, "fullnameOverride": "yes", "priorityClassName": "on", "watchNamespaces": ["y", "1"]}
     for obj in render(operator_chart, values, release="1", namespace="0"):
         metadata = obj["metadata"]
@@ -246,11 +248,9 @@ def test_names_that_yaml_would_take_for_something_else_stay_names(operator_chart
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_every_object_is_labelled_and_the_pods_are_selected_by_what_is_theirs(
-    operator_chart: Path, values: Values
-) -> None:
-    theirs = {"app.kubernetes.io/instance": "another", "team": "storage"}
-    objects = render(operator_chart, {**values, "podLabels": theirs})
+def test_objects_are_labelled_and_selectors_match_only_operator_pods(operator_chart: Path, values: Values) -> None:
+    custom = {"app.kubernetes.io/instance": "other", "team": "storage"}
+    objects = render(operator_chart, {**values, "podLabels": custom})
     for obj in objects:
         labels = obj["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "platform"
@@ -265,23 +265,27 @@ def test_every_object_is_labelled_and_the_pods_are_selected_by_what_is_theirs(
     selectors += [policy["spec"]["podSelector"]["matchLabels"] for policy in of_kind(objects, "NetworkPolicy")]
     for selector in selectors:
         assert selector.items() <= pod_labels.items()
-        assert not selector.items() <= check["metadata"]["labels"].items(), "the check is no replica"
+        assert not selector.items() <= check["metadata"]["labels"].items(), "the test pod is not a replica"
 
 
-def test_the_check_uses_what_the_operator_serves(operator_chart: Path) -> None:
+def test_helm_test_creates_a_resource_of_the_operator(operator_chart: Path) -> None:
     chart = yaml.safe_load((CHARTS / operator_chart.name / "Chart.yaml").read_text())
     checked = chart["annotations"]["platform/checked"]
     assert checked in {
         crd["spec"]["names"]["plural"] for crd in of_kind(render(operator_chart), "CustomResourceDefinition")
     }
-    for namespaces, where in (([], "platform-system"), (["shop", "platform-system"], "platform-system"), (["b"], "b")):
+    for namespaces, namespace in (
+        ([], "platform-system"),
+        (["shop", "platform-system"], "platform-system"),
+        (["b"], "b"),
+    ):
         objects = [obj for obj in render(operator_chart, {"watchNamespaces": namespaces}) if is_hook(obj)]
         (pod,) = (obj for obj in objects if obj["kind"] == "Pod")
         (role,) = (obj for obj in objects if obj["kind"] == "Role")
         name = "check-platform-" + operator_chart.name
-        assert pod["spec"]["containers"][0]["args"] == [f"--namespace={where}", f"--name={name}"]
-        assert pod["metadata"]["namespace"] == "platform-system", "Helm reads logs there"
-        assert role["metadata"]["namespace"] == where
+        assert pod["spec"]["containers"][0]["args"] == [f"--namespace={namespace}", f"--name={name}"]
+        assert pod["metadata"]["namespace"] == "platform-system", "Helm reads its logs from there"
+        assert role["metadata"]["namespace"] == namespace
         assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
             ([checked], ["create"]),
             ([checked], ["get", "delete"]),
@@ -290,7 +294,7 @@ def test_the_check_uses_what_the_operator_serves(operator_chart: Path) -> None:
         assert importlib.import_module(module).CHECK.kind.plural == checked
 
 
-def test_what_is_for_helm_test_goes_when_it_passed(operator_chart: Path) -> None:
+def test_hooks_are_deleted_after_success(operator_chart: Path) -> None:
     hooks = [obj for obj in render(operator_chart, EVERYTHING) if is_hook(obj)]
     assert {obj["kind"] for obj in hooks} == {"Pod", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"}
     for obj in hooks:
@@ -300,15 +304,15 @@ def test_what_is_for_helm_test_goes_when_it_passed(operator_chart: Path) -> None
         assert int(annotations["helm.sh/hook-weight"]) < 0 or obj["kind"] == "Pod"
 
 
-def test_a_chart_without_its_crds_is_refused(charts: Path, tmp_path: Path) -> None:
+def test_chart_without_crds_fails_to_render(charts: Path, tmp_path: Path) -> None:
     chart = tmp_path / "memcached-operator"
     shutil.copytree(charts / "memcached-operator", chart)
     shutil.rmtree(chart / "files/crds")
-    with pytest.raises(ClusterError, match=r"has no CRD in files/crds\. Mend: make manifests"):
+    with pytest.raises(ClusterError, match=r"has no CRDs in files/crds\. Run `make manifests`"):
         manifest(chart)
 
 
-def test_all_charts_bear_the_projects_version() -> None:
+def test_chart_versions_equal_the_project_version() -> None:
     for path in CHARTS.glob("*/Chart.yaml"):
         chart = yaml.safe_load(path.read_text())
         versions = {chart["version"], chart.get("appVersion", chart["version"])}

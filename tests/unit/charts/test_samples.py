@@ -26,7 +26,7 @@ KNOWN_WARNINGS = {
         "spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution stands beside nodeAffinity",
     ),
 }
-"""What is said of a sample that is as somebody else wrote it."""
+"""Expected admission warnings of samples, by their first words."""
 
 
 def name_of(sample: Path) -> str:
@@ -34,7 +34,7 @@ def name_of(sample: Path) -> str:
 
 
 @pytest.mark.parametrize("sample", FILES, ids=name_of)
-def test_the_operator_finds_no_fault_with_a_sample(sample: Path) -> None:
+def test_samples_pass_admission_without_unexpected_warnings(sample: Path) -> None:
     objects = list(yaml.safe_load_all(sample.read_text()))
     assert all("namespace" not in obj["metadata"] for obj in objects) or name_of(sample) == "redis/seed.yaml"
     (resource,) = (obj for obj in objects if obj["kind"] in KINDS)
@@ -47,8 +47,8 @@ def test_the_operator_finds_no_fault_with_a_sample(sample: Path) -> None:
     assert all(warning.startswith(words) for warning, words in zip(review.warnings, expected, strict=True))
 
 
-def test_samples_of_all_operators_fit_into_one_namespace() -> None:
-    """Most have a Service of their own name, so that two of a name would refuse each other."""
+def test_samples_of_all_operators_have_distinct_names() -> None:
+    """Most resources have a Service of the same name, so equal names would conflict in one namespace."""
     objects = [obj for sample in FILES for obj in yaml.safe_load_all(sample.read_text())]
     names = [obj["metadata"]["name"] for obj in objects if obj["kind"] in KINDS]
     assert sorted(names) == sorted(set(names))
@@ -78,11 +78,11 @@ def test_samples_of_all_operators_fit_into_one_namespace() -> None:
     ],
     ids=["memcached", "etcd"],
 )
-def test_the_seeds_manifest_is_as_the_seed_has_it(sample: str, seed: dict[str, Any]) -> None:
+def test_seed_sample_equals_the_seed_manifest(sample: str, seed: dict[str, Any]) -> None:
     assert yaml.safe_load((SAMPLES / sample / "seed.yaml").read_text()) == seed
 
 
-def test_the_seeds_manifest_of_redis_is_as_the_seed_has_it_but_for_the_version() -> None:
+def test_redis_seed_sample_equals_the_seed_manifest_with_a_new_version() -> None:
     manifest = yaml.safe_load((SAMPLES / "redis" / "seed.yaml").read_text())
     pod = {**SEED_POD, "affinity": {"nodeAffinity": None, **SEED_POD["affinity"]}}
     assert manifest["metadata"] == {"name": "example000-redis-cluster", "namespace": "kube-system"}
@@ -92,7 +92,7 @@ def test_the_seeds_manifest_of_redis_is_as_the_seed_has_it_but_for_the_version()
 @pytest.mark.parametrize(
     ("operator", "spec"), [("memcached", MemcachedSpec), ("etcd", EtcdClusterSpec), ("redis", RedisClusterSpec)]
 )
-def test_the_complete_sample_shows_every_field(operator: str, spec: type[SpecModel]) -> None:
-    """Set, or in a comment where no value would suit every cluster."""
+def test_complete_sample_contains_every_field(operator: str, spec: type[SpecModel]) -> None:
+    """Fields without a generally valid value are commented out."""
     shown = set(re.findall(r"^  (?:# )?(\w+):", (SAMPLES / operator / "complete.yaml").read_text(), re.MULTILINE))
     assert shown >= {field.alias for field in spec.model_fields.values()}

@@ -1,4 +1,4 @@
-"""Webhooks, certificates and metrics: what is served, by which certificate, to whom."""
+"""Webhooks, serving certificates and metrics of the charts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.charts import EVERYTHING, OPERATORS, VARIANTS, Obj, Values, manifest, named, of_kind, only, render
 
 WEBHOOKS = {"MutatingWebhookConfiguration": "default", "ValidatingWebhookConfiguration": "validate"}
-SECRET = {"certificates": {"source": "secret", "secretName": "mine"}}
+SECRET = {"certificates": {"source": "secret", "secretName": "provided"}}
 CERT_MANAGER = {"certificates": {"source": "certManager"}}
 
 
@@ -25,37 +25,35 @@ def flags(objects: list[Obj]) -> dict[str, str]:
 
 
 def mounted(objects: list[Obj]) -> dict[str, str]:
-    """Which Secret is mounted where."""
+    """Return the mounted Secrets by mount path."""
     pod = only(objects, "Deployment")["spec"]["template"]["spec"]
     secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod.get("volumes", ())}
     mounts = pod["containers"][0].get("volumeMounts", ())
-    assert all(mount["readOnly"] and "subPath" not in mount for mount in mounts), "a subPath would never be updated"
+    assert all(mount["readOnly"] and "subPath" not in mount for mount in mounts), "a subPath mount is never updated"
     return {mount["mountPath"]: secrets[mount["name"]] for mount in mounts}
 
 
-@pytest.mark.parametrize(("kind", "does"), WEBHOOKS.items())
-def test_each_crd_has_a_webhook_that_its_service_leads_to_the_operator(
-    operator_chart: Path, kind: str, does: str
-) -> None:
+@pytest.mark.parametrize(("kind", "operation"), WEBHOOKS.items())
+def test_each_crd_has_webhooks_that_call_the_operators_service(operator_chart: Path, kind: str, operation: str) -> None:
     objects = render(operator_chart)
     crds = of_kind(objects, "CustomResourceDefinition")
     webhooks = only(objects, kind)["webhooks"]
-    assert [webhook["name"] for webhook in webhooks] == [f"{does}.{crd['metadata']['name']}" for crd in crds]
+    assert [webhook["name"] for webhook in webhooks] == [f"{operation}.{crd['metadata']['name']}" for crd in crds]
     service = named(objects, "Service", "-webhook")
     for crd, webhook in zip(crds, webhooks, strict=True):
         (rule,) = webhook["rules"]
         assert rule["apiGroups"] == [crd["spec"]["group"]]
         assert rule["apiVersions"] == [version["name"] for version in crd["spec"]["versions"]]
-        assert rule["resources"] == [crd["spec"]["names"]["plural"]], "no subresource: status is the operator's"
-        assert rule["operations"] == ["CREATE", "UPDATE"], "what is to go, goes"
+        assert rule["resources"] == [crd["spec"]["names"]["plural"]], "no subresources, such as status"
+        assert rule["operations"] == ["CREATE", "UPDATE"], "deletions must work without an operator"
         called = webhook["clientConfig"]["service"]
         assert (called["name"], called["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
-        assert (called["path"], called["port"]) == (f"/{does}", service["spec"]["ports"][0]["port"])
+        assert (called["path"], called["port"]) == (f"/{operation}", service["spec"]["ports"][0]["port"])
         assert webhook["failurePolicy"] == "Fail"
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_no_private_key_and_no_authority_is_rendered(operator_chart: Path, values: Values) -> None:
+def test_charts_render_no_private_key_and_no_ca_bundle(operator_chart: Path, values: Values) -> None:
     text = manifest(operator_chart, values)
     assert "caBundle" not in text
     assert "PRIVATE KEY" not in text
@@ -64,9 +62,7 @@ def test_no_private_key_and_no_authority_is_rendered(operator_chart: Path, value
 
 
 @pytest.mark.parametrize("kind", WEBHOOKS)
-def test_the_webhook_is_asked_about_what_the_operator_serves_and_the_value_selects(
-    operator_chart: Path, kind: str
-) -> None:
+def test_webhook_selects_watched_namespaces_and_the_namespace_selector(operator_chart: Path, kind: str) -> None:
     def selector(**values: Any) -> Obj:
         found, *others = (
             webhook["namespaceSelector"] for webhook in only(render(operator_chart, values), kind)["webhooks"]
@@ -74,32 +70,32 @@ def test_the_webhook_is_asked_about_what_the_operator_serves_and_the_value_selec
         assert all(other == found for other in others)
         return dict(found)
 
-    served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "search"]}
+    watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "search"]}
     assert selector() == {}
-    assert selector(watchNamespaces=["shop", "search"]) == {"matchExpressions": [served]}
+    assert selector(watchNamespaces=["shop", "search"]) == {"matchExpressions": [watched]}
     given = EVERYTHING["webhook"]["namespaceSelector"]
     assert selector(webhook={"namespaceSelector": given}) == given
     assert selector(webhook={"namespaceSelector": given}, watchNamespaces=["shop", "search"]) == {
         "matchLabels": given["matchLabels"],
-        "matchExpressions": [*given["matchExpressions"], served],
+        "matchExpressions": [*given["matchExpressions"], watched],
     }
 
 
 @pytest.mark.parametrize("kind", WEBHOOKS)
-def test_the_webhooks_values_reach_it(operator_chart: Path, kind: str) -> None:
+def test_values_set_failure_policy_and_timeout(operator_chart: Path, kind: str) -> None:
     given = {"webhook": {"failurePolicy": "Ignore", "timeoutSeconds": 3}}
     webhooks = only(render(operator_chart, given), kind)["webhooks"]
     assert {(webhook["failurePolicy"], webhook["timeoutSeconds"]) for webhook in webhooks} == {("Ignore", 3)}
 
 
-def test_without_a_webhook_there_is_nothing_of_it(operator_chart: Path) -> None:
+def test_disabled_webhook_renders_no_webhook_objects(operator_chart: Path) -> None:
     objects = render(operator_chart, {"webhook": {"enabled": False}})
     assert not [obj for kind in WEBHOOKS for obj in of_kind(objects, kind)]
     assert flags(objects)["webhook-bind-address"] == "0"
     assert "webhook-configurations" not in flags(objects)
 
 
-def test_the_operator_makes_the_certificate_where_nobody_else_does(operator_chart: Path) -> None:
+def test_operator_issues_its_certificate_by_default(operator_chart: Path) -> None:
     objects = render(operator_chart)
     full = f"platform-{operator_chart.name}"
     assert only(objects, "Secret")["metadata"]["name"] == f"{full}-certificates"
@@ -111,41 +107,43 @@ def test_the_operator_makes_the_certificate_where_nobody_else_does(operator_char
     assert mounted(objects) == {}
 
 
-def test_a_certificate_that_is_brought_is_mounted_whole(operator_chart: Path) -> None:
+def test_provided_certificate_is_mounted(operator_chart: Path) -> None:
     objects = render(operator_chart, SECRET)
-    assert mounted(objects) == {flags(objects)["certificates"]: "mine"}
+    assert mounted(objects) == {flags(objects)["certificates"]: "provided"}
     assert flags(objects)["webhook-configurations"] == f"platform-{operator_chart.name}"
     assert "certificate-hosts" not in flags(objects)
     assert not of_kind(objects, "Secret")
 
 
 @pytest.mark.parametrize(
-    ("issuer", "made"),
+    ("issuer", "creates_issuer"),
     [
         ({}, True),
         ({"issuerRef": {"name": "company", "kind": "ClusterIssuer"}}, False),
     ],
     ids=["own-issuer", "company-issuer"],
 )
-def test_cert_manager_makes_mounts_and_injects_it(operator_chart: Path, issuer: Obj, made: bool) -> None:
+def test_cert_manager_issues_the_certificate_and_injects_its_ca(
+    operator_chart: Path, issuer: Obj, creates_issuer: bool
+) -> None:
     objects = render(operator_chart, {"certificates": {"source": "certManager", **issuer}})
     certificate = only(objects, "Certificate")
     assert mounted(objects) == {flags(objects)["certificates"]: certificate["spec"]["secretName"]}
-    assert "webhook-configurations" not in flags(objects), "cert-manager's injector does it"
-    place = f"{certificate['metadata']['namespace']}/{certificate['metadata']['name']}"
+    assert "webhook-configurations" not in flags(objects), "cert-manager injects the caBundle"
+    source = f"{certificate['metadata']['namespace']}/{certificate['metadata']['name']}"
     for kind in WEBHOOKS:
-        assert only(objects, kind)["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": place}
+        assert only(objects, kind)["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": source}
     services = {f"{service['metadata']['name']}.platform-system.svc" for service in of_kind(objects, "Service")}
     assert services <= set(certificate["spec"]["dnsNames"])
     reference = certificate["spec"]["issuerRef"]
-    assert bool(of_kind(objects, "Issuer")) == made
-    if made:
+    assert bool(of_kind(objects, "Issuer")) == creates_issuer
+    if creates_issuer:
         assert reference["name"] == only(objects, "Issuer")["metadata"]["name"]
     else:
         assert (reference["name"], reference["kind"]) == ("company", "ClusterIssuer")
 
 
-def test_without_anything_to_serve_there_is_no_certificate(operator_chart: Path) -> None:
+def test_no_certificate_without_webhook_and_secure_metrics(operator_chart: Path) -> None:
     for source in ({}, SECRET, CERT_MANAGER):
         objects = render(operator_chart, {**source, "webhook": {"enabled": False}, "metrics": {"secure": False}})
         assert "certificates" not in flags(objects)
@@ -154,7 +152,7 @@ def test_without_anything_to_serve_there_is_no_certificate(operator_chart: Path)
 
 
 @pytest.mark.parametrize("source", [{}, SECRET, CERT_MANAGER], ids=["self", "secret", "cert-manager"])
-def test_prometheus_verifies_the_certificate_and_proves_who_it_is(operator_chart: Path, source: Obj) -> None:
+def test_prometheus_verifies_the_certificate_and_authenticates(operator_chart: Path, source: Obj) -> None:
     values = {**source, "metrics": {"serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "p"}}}}
     objects = render(operator_chart, values)
     monitor = named(objects, "ServiceMonitor", operator_chart.name)
@@ -167,18 +165,18 @@ def test_prometheus_verifies_the_certificate_and_proves_who_it_is(operator_chart
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     tls = endpoint["tlsConfig"]
     assert tls["serverName"] == f"{service['metadata']['name']}.platform-system.svc"
-    held = flags(objects)["certificates"].rpartition("/")[2] if not source else next(iter(mounted(objects).values()))
-    assert tls["ca"]["secret"] == {"name": held, "key": "ca.crt"}
+    secret = flags(objects)["certificates"].rpartition("/")[2] if not source else next(iter(mounted(objects).values()))
+    assert tls["ca"]["secret"] == {"name": secret, "key": "ca.crt"}
 
 
-def test_plain_metrics_are_scraped_plainly(operator_chart: Path) -> None:
+def test_insecure_metrics_are_scraped_over_http(operator_chart: Path) -> None:
     objects = render(operator_chart, {"metrics": {"secure": False, "serviceMonitor": {"enabled": True}}})
     (endpoint,) = named(objects, "ServiceMonitor", operator_chart.name)["spec"]["endpoints"]
     assert endpoint == {"port": "metrics", "path": "/metrics", "scheme": "http", "honorLabels": True}
     assert "no-metrics-secure" in flags(objects)
 
 
-def test_one_monitor_finds_whatever_the_operator_runs(operator_chart: Path) -> None:
+def test_operand_monitor_selects_all_databases_of_the_operator(operator_chart: Path) -> None:
     def monitors(**values: Any) -> list[Obj]:
         return of_kind(render(operator_chart, values), "ServiceMonitor")
 
@@ -193,7 +191,7 @@ def test_one_monitor_finds_whatever_the_operator_runs(operator_chart: Path) -> N
     assert monitors() == []
 
 
-def test_metrics_can_be_off(operator_chart: Path) -> None:
+def test_metrics_can_be_disabled(operator_chart: Path) -> None:
     objects = render(operator_chart, {"metrics": {"enabled": False}})
     assert flags(objects)["metrics-bind-address"] == "0"
     assert {obj["metadata"]["name"] for obj in of_kind(objects, "Service")} == {

@@ -1,4 +1,4 @@
-"""What the charts can be told: closed at every depth, described, and shown in the READMEs."""
+"""Values of the charts: unknown keys are rejected, every value is described and listed in the README."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.charts import CHARTS, NAMES, OPERATORS, Obj, Values, manifest
 WITH_VALUES = [*OPERATORS, "platform"]
 TYPO = "tpyo"
 MAPS = ("resources.", "metrics.dashboards.")
-"""Where values are maps that are given whole."""
+"""Prefixes of values that are maps."""
 
 
 def schema(chart: str) -> Obj:
@@ -30,11 +30,11 @@ def schema(chart: str) -> Obj:
 
 
 def table(chart: str) -> dict[str, tuple[str, str]]:
-    """Each row of a README's table: its key, default and meaning."""
+    """Return the rows of a README's table: default and description by key."""
     readme = (CHARTS / chart / "README.md").read_text()
     return {
-        key: (default, meaning)
-        for key, default, meaning in re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.*) \|$", readme, re.MULTILINE)
+        key: (default, description)
+        for key, default, description in re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| (.*) \|$", readme, re.MULTILINE)
     }
 
 
@@ -51,7 +51,7 @@ def resolved(node: Obj, definitions: Obj) -> Obj:
 
 
 def misspelt(node: Obj, definitions: Obj, path: str = "") -> tuple[Any, list[str]]:
-    """A value with a misspelt key in every object that it can hold, and the paths of those objects."""
+    """Return a value with an unknown key in every object that it can contain, and the paths of these objects."""
     node = resolved(node, definitions)
     if node.get("additionalProperties") is True:
         return {}, []
@@ -70,27 +70,27 @@ def misspelt(node: Obj, definitions: Obj, path: str = "") -> tuple[Any, list[str
     return None, []
 
 
-def test_every_chart_that_takes_values_has_a_model() -> None:
+def test_charts_with_values_have_a_model() -> None:
     assert sorted(MODELS) == sorted(WITH_VALUES)
 
 
-def test_the_generated_files_are_as_their_models_say(tmp_path: Path) -> None:
+def test_generated_files_are_up_to_date(tmp_path: Path) -> None:
     write(tmp_path)
     for made in (path for path in tmp_path.rglob("*") if path.is_file()):
         committed = CHARTS.parent / made.relative_to(tmp_path)
-        assert committed.read_text() == made.read_text(), f"{committed}; mend: make manifests"
+        assert committed.read_text() == made.read_text(), f"{committed} is outdated; run `make manifests`"
 
 
 @pytest.mark.parametrize("chart", WITH_VALUES)
-def test_the_readme_has_every_value_its_default_and_what_it_means(chart: str) -> None:
+def test_readme_lists_every_value_with_default_and_description(chart: str) -> None:
     rows = table(chart)
     values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
     assert {key: yaml.safe_load(default) for key, (default, _) in rows.items()} == dict(leaves(values))
-    assert all(meaning.strip() for _, meaning in rows.values())
+    assert all(description.strip() for _, description in rows.values())
 
 
 @pytest.mark.parametrize("chart", WITH_VALUES)
-def test_every_value_has_a_schema_and_a_description_in_it(chart: str) -> None:
+def test_schema_has_type_and_description_of_every_value(chart: str) -> None:
     whole = schema(chart)
     for key in table(chart):
         node = whole
@@ -101,25 +101,25 @@ def test_every_value_has_a_schema_and_a_description_in_it(chart: str) -> None:
 
 
 @pytest.mark.parametrize("chart", WITH_VALUES)
-def test_a_typo_at_any_depth_is_refused_with_its_path(chart: str, charts: Path, tmp_path: Path) -> None:
+def test_unknown_keys_are_rejected_with_their_path_at_any_depth(chart: str, charts: Path, tmp_path: Path) -> None:
     whole = schema(chart)
     values, paths = misspelt(whole, whole["$defs"])
-    given, said = tmp_path / "values.json", tmp_path / "said"
+    given, output = tmp_path / "values.json", tmp_path / "output"
     given.write_text(json.dumps(values))
     with pytest.raises(ClusterError):
-        run(binaries.find("helm"), "template", "platform", charts / chart, "--values", given, log=said)
-    refused = re.findall(rf"at '(.*)': additional properties '{TYPO}' not allowed", said.read_text())
-    assert sorted(refused) == sorted(paths)
-    assert len(paths) > 40 or chart == "platform", "the search for objects found next to none"
+        run(binaries.find("helm"), "template", "platform", charts / chart, "--values", given, log=output)
+    rejected = re.findall(rf"at '(.*)': additional properties '{TYPO}' not allowed", output.read_text())
+    assert sorted(rejected) == sorted(paths)
+    assert len(paths) > 40 or chart == "platform", "the search found too few objects"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_typo_in_an_operators_values_is_refused_through_the_umbrella(charts: Path, name: str) -> None:
+def test_umbrella_rejects_unknown_keys_in_an_operators_values(charts: Path, name: str) -> None:
     with pytest.raises(ClusterError, match=f"at '/image': additional properties '{TYPO}' not allowed"):
         render(charts / "platform", {name: {"image": {TYPO: 1}}})
 
 
-def test_global_values_and_a_parts_switch_pass_the_closed_schemas(charts: Path) -> None:
+def test_schemas_accept_global_values_and_the_enabled_switch(charts: Path) -> None:
     assert render(charts / "platform", {"global": {"team": "storage"}}) == render(charts / "platform")
     for chart in OPERATORS:
         given = {"enabled": True, "global": {"team": "storage"}}
@@ -149,7 +149,7 @@ def test_global_values_and_a_parts_switch_pass_the_closed_schemas(charts: Path) 
         ({"memcached": {"resources": {"limits": {"memory": "much"}}}}, "/resources/limits/memory"),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_path(charts: Path, values: Values, complaint: str) -> None:
+def test_invalid_values_are_rejected_with_their_path(charts: Path, values: Values, complaint: str) -> None:
     with pytest.raises(ClusterError, match=re.escape(complaint)):
         render(charts / "platform", values)
 
@@ -157,16 +157,16 @@ def test_a_wrong_value_is_refused_by_its_path(charts: Path, values: Values, comp
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"leaderElection": {"renewDeadline": 15}}, r"renewDeadline \(15\) must be below .*leaseDuration \(15\)"),
+        ({"leaderElection": {"renewDeadline": 15}}, r"renewDeadline \(15\) must be less than .*leaseDuration \(15\)"),
         ({"leaderElection": {"retryPeriod": 6}}, r"retryPeriod \(6\) must be at most half .*renewDeadline \(10\)"),
         ({"webhook": {"port": 8443}}, "webhook.port and metrics.port are both 8443"),
-        ({"certificates": {"source": "secret"}}, "certificates.secretName is empty. Name your Secret"),
-        ({"crds": {"keep": False}}, "crds.keep=false is no longer taken: .* delete every resource"),
+        ({"certificates": {"source": "secret"}}, "certificates.secretName is empty. Set certificates.secretName"),
+        ({"crds": {"keep": False}}, "crds.keep=false is no longer supported: .* delete all resources"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.parametrize("chart", OPERATORS)
-def test_values_that_contradict_each_other_are_refused_with_what_mends_them(
+def test_contradictory_values_are_rejected_with_the_value_to_change(
     charts: Path, chart: str, values: Values, sentence: str
 ) -> None:
     with pytest.raises(ClusterError, match=sentence):
@@ -174,5 +174,5 @@ def test_values_that_contradict_each_other_are_refused_with_what_mends_them(
 
 
 @pytest.mark.parametrize("chart", OPERATORS)
-def test_values_of_the_first_release_that_still_mean_something_are_taken(charts: Path, chart: str) -> None:
+def test_crds_keep_true_is_accepted_for_compatibility(charts: Path, chart: str) -> None:
     assert render(charts / chart, {"crds": {"keep": True}}) == render(charts / chart)

@@ -1,4 +1,4 @@
-"""The mirror a machine names, and hashes that follow what an image is made from."""
+"""Debian mirrors in apt sources, image tags and hashes, and versions for which an image exists."""
 
 from pathlib import Path
 
@@ -39,11 +39,11 @@ Components: main
         ("", None),
     ],
 )
-def test_the_mirror_is_the_one_of_the_machines_own_release(sources: str, mirror: str | None) -> None:
+def test_mirror_of_the_machines_release_is_chosen(sources: str, mirror: str | None) -> None:
     assert debian.mirror_in(sources, "bookworm") == mirror
 
 
-def test_a_hash_follows_content_and_names_but_not_caches(tmp_path: Path) -> None:
+def test_digest_depends_on_content_and_names_but_not_caches(tmp_path: Path) -> None:
     source = tmp_path / "package"
     (source / "__pycache__").mkdir(parents=True)
     (source / "a.py").write_text("1")
@@ -58,7 +58,7 @@ def test_a_hash_follows_content_and_names_but_not_caches(tmp_path: Path) -> None
     assert len({first, second, images.digest([source])}) == 3
 
 
-def test_an_operators_tag_is_named_by_its_sources() -> None:
+def test_operator_tag_contains_a_hash_of_its_sources() -> None:
     image = images.operator_image("memcached")
     assert image.tag.startswith("platform/memcached-operator:dev-")
     assert image.built_as == "platform/memcached-operator:dev"
@@ -66,40 +66,40 @@ def test_an_operators_tag_is_named_by_its_sources() -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in binaries.ETCD if version != "3.4.13"])
-def test_an_image_of_etcd_is_built_of_the_version_that_it_names(version: str) -> None:
+def test_etcd_image_is_built_from_the_version_in_its_tag(version: str) -> None:
     required = (binaries.GO / binaries.ETCD[version].module / "go.mod").read_text()
     for part in ("server", "etcdutl", "etcdctl", "api"):
         assert f"go.etcd.io/etcd/{part}/v3 v{version} " in required
     assert etcd_images.TAGS[version].endswith(f":v{version}")
 
 
-def test_what_a_resource_gets_that_names_no_version_can_be_had() -> None:
-    asked = EtcdClusterSpec(size=1, version=DEFAULT_VERSION).image_reference(OPERATOR.image_repository)
-    assert asked in {image.tag for image in etcd_images.images()}
+def test_default_etcd_version_has_an_image() -> None:
+    requested = EtcdClusterSpec(size=1, version=DEFAULT_VERSION).image_reference(OPERATOR.image_repository)
+    assert requested in {image.tag for image in etcd_images.images()}
 
 
-def test_what_the_seeds_manifest_names_can_be_had() -> None:
+def test_etcd_image_of_the_seed_manifest_exists() -> None:
     assert "cnych/etcd:v3.4.13" in {image.tag for image in etcd_images.images()}
 
 
-def test_what_a_rediscluster_gets_that_names_no_version_can_be_had() -> None:
+def test_default_redis_versions_and_exporter_have_images() -> None:
     tags = {image.tag for image in redis_images.images()}
     assert tags >= {redis_images.TAGS[default] for default in DEFAULT_VERSIONS.items()}
     assert DEFAULT_EXPORTER in tags
 
 
 @pytest.mark.parametrize(
-    ("engine", "asked", "meant"),
+    ("engine", "requested", "exact"),
     [("redis", "7.0", "7.0.15"), ("redis", "7", "7.0.15"), ("redis", "8.0.2", "8.0.2"), ("valkey", "9.1", "9.1")],
 )
-def test_a_version_of_redis_is_meant_by_its_beginning(engine: str, asked: str, meant: str) -> None:
-    assert redis_programs.exact(engine, asked) == meant
+def test_redis_version_prefix_selects_the_exact_version(engine: str, requested: str, exact: str) -> None:
+    assert redis_programs.exact(engine, requested) == exact
 
 
 @pytest.mark.parametrize(
-    ("engine", "asked"), [("redis", "7.1"), ("redis", "8.1"), ("redis", "0.2"), ("valkey", "9.10")]
+    ("engine", "requested"), [("redis", "7.1"), ("redis", "8.1"), ("redis", "0.2"), ("valkey", "9.10")]
 )
-def test_a_version_of_redis_that_cannot_be_had_is_told_with_those_that_can(engine: str, asked: str) -> None:
-    with pytest.raises(ClusterError, match=f"no suite is known to have {engine} {asked}") as refused:
-        redis_programs.exact(engine, asked)
+def test_unknown_redis_version_error_lists_the_available_versions(engine: str, requested: str) -> None:
+    with pytest.raises(ClusterError, match=f"{engine} {requested} is not available") as refused:
+        redis_programs.exact(engine, requested)
     assert "valkey 8.1.1" in str(refused.value)

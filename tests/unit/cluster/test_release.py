@@ -1,4 +1,4 @@
-"""What `make up` waits for."""
+"""Resources for which `make up` waits."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ metadata: {name: open}
 """
 
 
-def test_what_operators_serve_is_waited_for_and_nothing_else(tmp_path: Path) -> None:
+def test_only_custom_resources_of_a_sample_are_waited_for(tmp_path: Path) -> None:
     sample = tmp_path / "sample.yaml"
     sample.write_text(SAMPLE)
     assert list(release._resources(sample)) == [

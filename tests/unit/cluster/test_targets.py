@@ -1,4 +1,4 @@
-"""Which cluster `make up` takes, and what it tells kind."""
+"""Selection of the cluster for `make up`, and the configuration of kind."""
 
 import json
 
@@ -9,30 +9,30 @@ from e2e.cluster.errors import ClusterError
 
 
 def never() -> bool:
-    raise AssertionError("kind was asked for without need: it may pull an image")
+    raise AssertionError("kind was probed without need: the probe may pull an image")
 
 
-@pytest.mark.parametrize("wanted", ["local", "kind", "current"])
-def test_what_people_ask_for_is_what_they_get(wanted: str) -> None:
-    assert targets.choose(wanted, local_runs=True, kind_can_pull=never) == wanted
+@pytest.mark.parametrize("choice", ["local", "kind", "current"])
+def test_explicit_choice_is_used(choice: str) -> None:
+    assert targets.choose(choice, local_runs=True, kind_can_pull=never) == choice
 
 
-def test_auto_takes_kind_where_it_can_pull() -> None:
+def test_auto_uses_kind_if_it_can_pull() -> None:
     assert targets.choose("auto", local_runs=False, kind_can_pull=lambda: True) == "kind"
 
 
-def test_auto_is_local_where_kind_cannot_pull() -> None:
+def test_auto_uses_the_local_cluster_if_kind_cannot_pull() -> None:
     assert targets.choose("auto", local_runs=False, kind_can_pull=lambda: False) == "local"
 
 
-def test_auto_stays_with_the_local_cluster_that_runs() -> None:
+def test_auto_keeps_using_the_running_local_cluster() -> None:
     assert targets.choose("auto", local_runs=True, kind_can_pull=never) == "local"
 
 
-def test_an_unknown_choice_names_the_known_ones() -> None:
+def test_unknown_choice_error_lists_the_known_ones() -> None:
     with pytest.raises(ClusterError, match="CLUSTER=minikube") as caught:
         targets.choose("minikube", local_runs=False, kind_can_pull=never)
-    assert "auto, local, kind, current" in caught.value.mend
+    assert "auto, local, kind, current" in caught.value.fix
 
 
 def test_kind_gets_a_worker_for_each_node() -> None:
@@ -40,7 +40,7 @@ def test_kind_gets_a_worker_for_each_node() -> None:
     assert roles == ["control-plane", "worker", "worker", "worker"]
 
 
-def test_current_without_a_kubeconfig_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubeconfig_is_reported_for_the_current_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     with pytest.raises(ClusterError, match="/nowhere/config"):
         targets.current()

@@ -1,4 +1,4 @@
-"""A case for each alert: what its series are while it is bad, and while all is well."""
+"""A case for each alert: its series during a problem and while the system is healthy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.dashboards.promtool import Case, Counter, Gauge
 
 KINDS = {"etcd": "EtcdCluster", "memcached": "Memcached", "redis": "RedisCluster"}
 FAR, LATE = 4e9, 1.0
-"""Moments: nobody's concern, and long ago."""
+"""Timestamps: far in the future, and long ago."""
 
 Series = dict[str, Gauge | Counter]
 
@@ -17,18 +17,18 @@ OWNER = {"namespace": "shop", "app_kubernetes_io_instance": "orders"}
 
 
 def server(metric: str, **labels: str) -> str:
-    """A series of a server, as it is scraped."""
+    """Return a series of a server's own metrics."""
     return _series(metric, {**POD, "job": "operands", "instance": "10.0.0.7:1", **labels})
 
 
 def state(metric: str, kind: str, **labels: str) -> str:
-    """A series that an operator tells of a resource."""
+    """Return a series of a resource state, which an operator exports."""
     resource = {"kind": kind, "namespace": "shop", "name": "orders"}
     return _series(metric, {**resource, "pod": "operator-a", "job": "operators", "instance": "10.0.0.1:1", **labels})
 
 
 def own(metric: str, pod: str = "a", **labels: str) -> str:
-    """A series of an operator's replica."""
+    """Return a series of an operator's replica."""
     replica = {"namespace": "system", "pod": pod, "job": "operators", "instance": f"10.0.0.{ord(pod)}:1"}
     return _series(metric, {**replica, **labels})
 
@@ -38,16 +38,16 @@ def _series(metric: str, labels: dict[str, str]) -> str:
 
 
 def resources(kind: str) -> Iterator[Case]:
-    """Those about one kind of servers."""
-    who = {"kind": kind, "namespace": "shop", "name": "orders"}
+    """Yield the cases about one kind of resources."""
+    labels = {"kind": kind, "namespace": "shop", "name": "orders"}
     ready, desired = (state(f"platform_resource_{which}_replicas", kind) for which in ("ready", "desired"))
     since, paused = "platform_resource_unready_since_timestamp_seconds", state("platform_resource_paused", kind)
-    yield Case(name="PlatformResourceGone", series={ready: Gauge(0, 3), desired: Gauge(3, 3)}, who=who)
-    yield Case(name="PlatformResourceDegraded", series={ready: Gauge(2, 3), desired: Gauge(3, 3)}, who=who)
+    yield Case(name="PlatformResourceGone", series={ready: Gauge(0, 3), desired: Gauge(3, 3)}, labels=labels)
+    yield Case(name="PlatformResourceDegraded", series={ready: Gauge(2, 3), desired: Gauge(3, 3)}, labels=labels)
     yield Case(
         name="PlatformResourceNotReady",
         series={state(since, kind): Gauge(LATE, None), paused: Gauge(0, 0)},
-        who=who,
+        labels=labels,
         lead="16m",
     )
     stalled = {"type": "Stalled", "status": "True", "reason": "InvalidSpec"}
@@ -57,17 +57,17 @@ def resources(kind: str) -> Iterator[Case]:
             state("platform_resource_condition", kind, **stalled): Gauge(1, None),
             state("platform_resource_condition", kind, type="Stalled", status="False", reason="Ready"): Gauge(None, 1),
         },
-        who={**who, "reason": "InvalidSpec"},
+        labels={**labels, "reason": "InvalidSpec"},
     )
     generation, seen = (state(f"platform_resource_{name}", kind) for name in ("generation", "observed_generation"))
-    yield Case(name="PlatformResourceNotSeen", series={generation: Gauge(3, 3), seen: Gauge(2, 3)}, who=who)
-    yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, who=who, every="1h")
+    yield Case(name="PlatformResourceNotSeen", series={generation: Gauge(3, 3), seen: Gauge(2, 3)}, labels=labels)
+    yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, labels=labels, every="1h")
     expiry = state("platform_resource_certificate_expiry_timestamp_seconds", kind)
-    yield Case(name="PlatformResourceCertificateEnds", series={expiry: Gauge(1_000_000, FAR)}, who=who)
+    yield Case(name="PlatformResourceCertificateEnds", series={expiry: Gauge(1_000_000, FAR)}, labels=labels)
 
 
 def operators(operator: str, kind: str) -> Iterator[Case]:
-    """Those about an operator itself."""
+    """Yield the cases about an operator itself."""
     controller, name = kind.lower(), f"{operator}-operator"
     leads: Series = {own("leader_election_master_status", name=name): Gauge(1, 1)}
     reconciles, of_controller = "controller_runtime_reconcile_total", {"controller": controller}
@@ -79,7 +79,7 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
     yield Case(
         name="PlatformOperatorManyLeaders",
         series={**leads, own("leader_election_master_status", "b", name=name): Gauge(1, 0)},
-        who={"namespace": "system", "name": name},
+        labels={"namespace": "system", "name": name},
     )
     for window, every in (("1h", "2m"), ("6h", "10m"), ("1d", "30m"), ("3d", "1h")):
         yield Case(
@@ -89,10 +89,10 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
                 own(reconciles, controller=controller, result="success"): Counter(0, 10),
                 own(reconciles, controller=controller, result="requeue_after"): Counter(30, 100),
             },
-            who=of_controller,
+            labels=of_controller,
             window=window,
             every=every,
-            which={"window": window},
+            alert_labels={"window": window},
         )
     yield Case(
         name="PlatformOperatorNotReconciling",
@@ -102,152 +102,156 @@ def operators(operator: str, kind: str) -> Iterator[Case]:
             own(reconciles, controller=controller, result="success"): Counter(0, 1),
             own("platform_cached_objects", controller=controller, kind=kind): Gauge(3, 3),
         },
-        who=of_controller,
+        labels=of_controller,
         window="30m",
     )
     panics = own("controller_runtime_reconcile_panics_total", controller=controller)
-    yield Case(name="PlatformOperatorPanics", series={panics: Counter(1, 0)}, who=of_controller, window="10m")
+    yield Case(name="PlatformOperatorPanics", series={panics: Counter(1, 0)}, labels=of_controller, window="10m")
     oldest = own("workqueue_longest_running_processor_seconds", name=controller, controller=controller)
-    yield Case(name="PlatformOperatorWorkStuck", series={oldest: Gauge(900, 2)}, who=of_controller)
+    yield Case(name="PlatformOperatorWorkStuck", series={oldest: Gauge(900, 2)}, labels=of_controller)
     queue: Series = {
         own("workqueue_queue_duration_seconds_bucket", name=controller, controller=controller, le=le): rate
         for le, rate in (("1", Counter(0, 10)), ("30", Counter(10, 10)), ("+Inf", Counter(10, 10)))
     }
-    yield Case(name="PlatformOperatorQueueSlow", series=queue, who=of_controller, window="10m")
+    yield Case(name="PlatformOperatorQueueSlow", series=queue, labels=of_controller, window="10m")
     requests: Series = {
         own("rest_client_requests_total", code=code, method="GET", host="api"): rate
         for code, rate in (("200", Counter(10, 10)), ("500", Counter(5, 0)), ("429", Counter(5, 0)))
     }
     system = {"namespace": "system"}
-    yield Case(name="PlatformOperatorApiErrors", series={**leads, **requests}, who=system, window="10m")
+    yield Case(name="PlatformOperatorApiErrors", series={**leads, **requests}, labels=system, window="10m")
     webhooks: Series = {
         own("controller_runtime_webhook_requests_total", webhook="/validate", code="500"): Counter(1, 0),
         own("controller_runtime_webhook_requests_total", webhook="/validate", code="200"): Counter(1, 1),
         own("controller_runtime_webhook_panics_total"): Counter(0, 0),
     }
-    yield Case(name="PlatformOperatorWebhookFails", series={**leads, **webhooks}, who=system, window="10m")
+    yield Case(name="PlatformOperatorWebhookFails", series={**leads, **webhooks}, labels=system, window="10m")
     serving = own("platform_certificate_expiry_timestamp_seconds", name="serving")
     yield Case(
         name="PlatformOperatorCertificateEnds",
         series={**leads, serving: Gauge(1_000_000, FAR)},
-        who={**system, "name": "serving"},
+        labels={**system, "name": "serving"},
     )
     renewals = own("platform_certificate_renewal_errors_total")
     yield Case(
         name="PlatformOperatorCertificateNotRenewed",
         series={**leads, renewals: Counter(1, 0)},
-        who=system,
+        labels=system,
         window="1h",
     )
 
 
 def memcached() -> Iterator[Case]:
-    """Those about memcached's servers."""
-    yield Case(name="MemcachedDoesNotAnswer", series={server("memcached_up"): Gauge(0, 1)}, who=POD)
+    """Yield the cases about memcached servers."""
+    yield Case(name="MemcachedDoesNotAnswer", series={server("memcached_up"): Gauge(0, 1)}, labels=POD)
     evicted = server("memcached_items_evicted_total")
-    yield Case(name="MemcachedFull", series={evicted: Counter(6_000, 60)}, who=OWNER)
+    yield Case(name="MemcachedFull", series={evicted: Counter(6_000, 60)}, labels=OWNER)
     refused = server("memcached_item_no_memory_total")
-    yield Case(name="MemcachedOutOfMemory", series={refused: Counter(5, 0)}, who=OWNER, window="10m")
+    yield Case(name="MemcachedOutOfMemory", series={refused: Counter(5, 0)}, labels=OWNER, window="10m")
     connected, most = server("memcached_current_connections"), server("memcached_max_connections")
-    yield Case(name="MemcachedConnectionsHigh", series={connected: Gauge(990, 20), most: Gauge(1024, 1024)}, who=POD)
+    yield Case(name="MemcachedConnectionsHigh", series={connected: Gauge(990, 20), most: Gauge(1024, 1024)}, labels=POD)
     rejected = server("memcached_connections_rejected_total")
-    yield Case(name="MemcachedConnectionsRejected", series={rejected: Counter(3, 0)}, who=OWNER, window="10m")
+    yield Case(name="MemcachedConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER, window="10m")
     hits, misses = (server("memcached_commands_total", command="get", status=each) for each in ("hit", "miss"))
     gets: Series = {hits: Counter(60, 600), misses: Counter(600, 60)}
-    yield Case(name="MemcachedHitRatioLow", series=gets, who=OWNER, lead="1m", window="30m")
+    yield Case(name="MemcachedHitRatioLow", series=gets, labels=OWNER, lead="1m", window="30m")
     uptime = server("memcached_uptime_seconds")
-    yield Case(name="MemcachedRestarts", series={uptime: Counter(-1, 60)}, who=POD, lead="5m", window="1h")
+    yield Case(name="MemcachedRestarts", series={uptime: Counter(-1, 60)}, labels=POD, lead="5m", window="1h")
 
 
 def etcd() -> Iterator[Case]:
-    """Those about etcd's members and clusters."""
-    kind, who = "EtcdCluster", {"kind": "EtcdCluster", "namespace": "shop", "name": "orders"}
+    """Yield the cases about etcd members and clusters."""
+    kind, labels = "EtcdCluster", {"kind": "EtcdCluster", "namespace": "shop", "name": "orders"}
     ready, voters = state("platform_resource_ready_replicas", kind), state("platform_etcd_members", kind, role="voter")
-    yield Case(name="EtcdQuorumLost", series={ready: Gauge(1, 2), voters: Gauge(3, 3)}, who=who)
-    yield Case(name="EtcdRecoveryWaiting", series={state("platform_etcd_recovery_waiting", kind): Gauge(1, 0)}, who=who)
+    yield Case(name="EtcdQuorumLost", series={ready: Gauge(1, 2), voters: Gauge(3, 3)}, labels=labels)
+    yield Case(
+        name="EtcdRecoveryWaiting", series={state("platform_etcd_recovery_waiting", kind): Gauge(1, 0)}, labels=labels
+    )
     full, corrupt = (state("platform_etcd_alarms", kind, alarm=alarm) for alarm in ("NOSPACE", "CORRUPT"))
-    yield Case(name="EtcdOutOfSpace", series={full: Gauge(3, 0), corrupt: Gauge(0, 0)}, who=who)
-    yield Case(name="EtcdCorrupt", series={full: Gauge(0, 0), corrupt: Gauge(1, 0)}, who=who)
+    yield Case(name="EtcdOutOfSpace", series={full: Gauge(3, 0), corrupt: Gauge(0, 0)}, labels=labels)
+    yield Case(name="EtcdCorrupt", series={full: Gauge(0, 0), corrupt: Gauge(1, 0)}, labels=labels)
     due = state("platform_etcd_snapshot_next_timestamp_seconds", kind)
-    yield Case(name="EtcdSnapshotLate", series={due: Gauge(LATE, FAR)}, who=who, lead="61m")
+    yield Case(name="EtcdSnapshotLate", series={due: Gauge(LATE, FAR)}, labels=labels, lead="61m")
     failed: Series = {
         state("platform_resource_phase", "EtcdBackup", phase="Failed"): Gauge(1, None),
         state("platform_resource_phase", "EtcdBackup", phase="Complete"): Gauge(None, 1),
         state("platform_resource_unready_since_timestamp_seconds", "EtcdBackup"): Gauge(LATE, None),
     }
-    yield Case(name="EtcdBackupFailed", series=failed, who={**who, "kind": "EtcdBackup"})
-    yield Case(name="EtcdNoLeader", series={server("etcd_server_has_leader"): Gauge(0, 1)}, who=POD)
+    yield Case(name="EtcdBackupFailed", series=failed, labels={**labels, "kind": "EtcdBackup"})
+    yield Case(name="EtcdNoLeader", series={server("etcd_server_has_leader"): Gauge(0, 1)}, labels=POD)
     changes = server("etcd_server_leader_changes_seen_total")
-    yield Case(name="EtcdLeaderChanges", series={changes: Counter(1, 0)}, who=OWNER, lead="6m", window="15m")
+    yield Case(name="EtcdLeaderChanges", series={changes: Counter(1, 0)}, labels=OWNER, lead="6m", window="15m")
     lost = server("etcd_server_proposals_failed_total")
-    yield Case(name="EtcdProposalsFail", series={lost: Counter(10, 0)}, who=OWNER, window="15m")
+    yield Case(name="EtcdProposalsFail", series={lost: Counter(10, 0)}, labels=OWNER, window="15m")
     size, in_use = server("etcd_mvcc_db_total_size_in_bytes"), server("etcd_mvcc_db_total_size_in_use_in_bytes")
     quota = server("etcd_server_quota_backend_bytes")
-    yield Case(name="EtcdDatabaseNearQuota", series={size: Gauge(85, 40), quota: Gauge(100, 100)}, who=OWNER)
+    yield Case(name="EtcdDatabaseNearQuota", series={size: Gauge(85, 40), quota: Gauge(100, 100)}, labels=OWNER)
     yield Case(
         name="EtcdDatabaseFillsUp",
         series={size: Counter(1, 0), quota: Gauge(100, 100)},
-        who=OWNER,
+        labels=OWNER,
         lead="51m",
         window="4h",
     )
     fragmented: Series = {size: Gauge(200e6, 200e6), in_use: Gauge(50e6, 150e6)}
-    yield Case(name="EtcdFragmented", series=fragmented, who=POD)
-    for name, metric, labels in (
+    yield Case(name="EtcdFragmented", series=fragmented, labels=POD)
+    for name, metric, peer in (
         ("EtcdLogSlow", "etcd_disk_wal_fsync_duration_seconds", {}),
         ("EtcdDatabaseSlow", "etcd_disk_backend_commit_duration_seconds", {}),
         ("EtcdPeersSlow", "etcd_network_peer_round_trip_time_seconds", {"To": "6c95a7e4e9d307cb"}),
     ):
         slow: Series = {
-            server(f"{metric}_bucket", le=le, **labels): rate
+            server(f"{metric}_bucket", le=le, **peer): rate
             for le, rate in (("0.008", Counter(0, 60)), ("2.048", Counter(60, 60)), ("+Inf", Counter(60, 60)))
         }
-        yield Case(name=name, series=slow, who=POD)
+        yield Case(name=name, series=slow, labels=POD)
     handled: Series = {
         server("grpc_server_handled_total", grpc_type="unary", grpc_code=code): rate
         for code, rate in (("OK", Counter(60, 60)), ("Unavailable", Counter(30, 0)), ("NotFound", Counter(30, 30)))
     }
-    yield Case(name="EtcdRequestsFail", series=handled, who=OWNER, window="10m")
+    yield Case(name="EtcdRequestsFail", series=handled, labels=OWNER, window="10m")
 
 
 def redis() -> Iterator[Case]:
-    """Those about Redis' nodes and clusters."""
-    kind, who = "RedisCluster", {"kind": "RedisCluster", "namespace": "shop", "name": "orders"}
-    unserved, masters = state("platform_redis_slots", kind, state="unserved"), state("platform_redis_masters", kind)
+    """Yield the cases about Redis nodes and clusters."""
+    kind, labels = "RedisCluster", {"kind": "RedisCluster", "namespace": "shop", "name": "orders"}
+    unserved, primaries = state("platform_redis_slots", kind, state="unserved"), state("platform_redis_masters", kind)
     served = state("platform_redis_slots", kind, state="served")
     slots: Series = {unserved: Gauge(5461, 0), served: Gauge(10923, 16384)}
-    yield Case(name="RedisSlotsUnserved", series=slots, who=who)
-    yield Case(name="RedisNoMaster", series={masters: Gauge(0, 3), unserved: Gauge(16384, 0)}, who=who)
+    yield Case(name="RedisSlotsUnserved", series=slots, labels=labels)
+    yield Case(name="RedisNoMaster", series={primaries: Gauge(0, 3), unserved: Gauge(16384, 0)}, labels=labels)
     yield Case(
-        name="RedisRecoveryWaiting", series={state("platform_redis_recovery_waiting", kind): Gauge(1, 0)}, who=who
+        name="RedisRecoveryWaiting", series={state("platform_redis_recovery_waiting", kind): Gauge(1, 0)}, labels=labels
     )
     conditions: Series = {
         state("platform_resource_condition", kind, type="Ready", status="False", reason="Settling"): Gauge(1, None),
         state("platform_resource_condition", kind, type="Ready", status="True", reason="Ready"): Gauge(None, 1),
     }
-    yield Case(name="RedisSplitView", series=conditions, who=who)
+    yield Case(name="RedisSplitView", series=conditions, labels=labels)
     left = state("platform_redis_migration_slots_left", kind)
-    yield Case(name="RedisMigrationStuck", series={left: Gauge(100, 0)}, who=who, window="30m")
-    yield Case(name="RedisDoesNotAnswer", series={server("redis_up"): Gauge(0, 1)}, who=POD)
-    yield Case(name="RedisClusterDown", series={server("redis_cluster_state"): Gauge(0, 1)}, who=POD)
+    yield Case(name="RedisMigrationStuck", series={left: Gauge(100, 0)}, labels=labels, window="30m")
+    yield Case(name="RedisDoesNotAnswer", series={server("redis_up"): Gauge(0, 1)}, labels=POD)
+    yield Case(name="RedisClusterDown", series={server("redis_cluster_state"): Gauge(0, 1)}, labels=POD)
     used, most = server("redis_memory_used_bytes"), server("redis_memory_max_bytes")
-    yield Case(name="RedisMemoryHigh", series={used: Gauge(95, 50), most: Gauge(100, 100)}, who=POD)
-    yield Case(name="RedisEvicting", series={server("redis_evicted_keys_total"): Counter(6000, 60)}, who=OWNER)
+    yield Case(name="RedisMemoryHigh", series={used: Gauge(95, 50), most: Gauge(100, 100)}, labels=POD)
+    yield Case(name="RedisEvicting", series={server("redis_evicted_keys_total"): Counter(6000, 60)}, labels=OWNER)
     link = server("redis_master_link_up", master_host="10.0.0.8", master_port="6379")
-    yield Case(name="RedisReplicaCutOff", series={link: Gauge(0, 1)}, who=POD)
+    yield Case(name="RedisReplicaCutOff", series={link: Gauge(0, 1)}, labels=POD)
     lag = server("redis_connected_slave_lag_seconds", slave_ip="10.0.0.8", slave_port="6379", slave_state="online")
-    yield Case(name="RedisReplicaLags", series={lag: Gauge(60, 0)}, who=POD)
-    yield Case(name="RedisLogNotWritten", series={server("redis_aof_last_write_status"): Gauge(0, 1)}, who=POD)
-    yield Case(name="RedisSnapshotFails", series={server("redis_rdb_last_bgsave_status"): Gauge(0, 1)}, who=POD)
+    yield Case(name="RedisReplicaLags", series={lag: Gauge(60, 0)}, labels=POD)
+    yield Case(name="RedisLogNotWritten", series={server("redis_aof_last_write_status"): Gauge(0, 1)}, labels=POD)
+    yield Case(name="RedisSnapshotFails", series={server("redis_rdb_last_bgsave_status"): Gauge(0, 1)}, labels=POD)
     clients, limit = server("redis_connected_clients"), server("redis_max_clients")
-    yield Case(name="RedisConnectionsHigh", series={clients: Gauge(9_500, 20), limit: Gauge(10_000, 10_000)}, who=POD)
+    yield Case(
+        name="RedisConnectionsHigh", series={clients: Gauge(9_500, 20), limit: Gauge(10_000, 10_000)}, labels=POD
+    )
     rejected = server("redis_rejected_connections_total")
-    yield Case(name="RedisConnectionsRejected", series={rejected: Counter(3, 0)}, who=OWNER, window="10m")
+    yield Case(name="RedisConnectionsRejected", series={rejected: Counter(3, 0)}, labels=OWNER, window="10m")
     started = server("redis_start_time_seconds")
-    yield Case(name="RedisRestarts", series={started: Counter(60, 0)}, who=POD, lead="4m", window="1h")
+    yield Case(name="RedisRestarts", series={started: Counter(60, 0)}, labels=POD, lead="4m", window="1h")
 
 
 def cases(operator: str) -> list[Case]:
-    """Those of an operator's rules."""
+    """Return all cases of an operator's rules."""
     servers = {"etcd": etcd, "memcached": memcached, "redis": redis}[operator]
     return [*operators(operator, KINDS[operator]), *resources(KINDS[operator]), *servers()]

@@ -1,4 +1,4 @@
-"""Alerts as promtool tries them: a case is what the series are while it is bad, and what they are while all is well."""
+"""Run promtool's rule tests. A case has the series of an alert during a problem and while the system is healthy."""
 
 from __future__ import annotations
 
@@ -18,88 +18,90 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(duration: str) -> int:
-    """Of 5m."""
+    """Convert a duration such as 5m to seconds."""
     return int(duration[:-1]) * UNITS[duration[-1]]
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """A value while it is bad, and one while all is well; None: there is no such series then."""
+    """A gauge's value during the problem and while healthy; None: the series does not exist."""
 
     bad: float | None
     good: float | None
 
-    def told(self, bad: int, good: int, *, vanishes: bool = False) -> str:
-        return f"{_held(self.bad, bad)} {'stale' if vanishes else _held(self.good, good)}"
+    def samples(self, bad: int, good: int, *, vanishes: bool = False) -> str:
+        """Return promtool's notation of `bad` samples of the problem and `good` healthy ones."""
+        return f"{_constant(self.bad, bad)} {'stale' if vanishes else _constant(self.good, good)}"
 
 
 @dataclass(frozen=True)
 class Counter:
-    """How much it grows from sample to sample while it is bad, and while all is well."""
+    """A counter's increase per sample during the problem and while healthy."""
 
     bad: float
     good: float
 
-    def told(self, bad: int, good: int, *, vanishes: bool = False) -> str:
+    def samples(self, bad: int, good: int, *, vanishes: bool = False) -> str:
+        """Return promtool's notation of `bad` samples of the problem and `good` healthy ones."""
         after = "stale" if vanishes else f"{self.bad * bad + self.good:g}{self.good:+g}x{good}"
         return f"0{self.bad:+g}x{bad} {after}"
 
 
-def _held(value: float | None, times: int) -> str:
+def _constant(value: float | None, times: int) -> str:
     return f"_x{times + 1}" if value is None else f"{value:g}x{times}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """How an alert comes and goes.
+    """Input of an alert's tests.
 
     Attributes:
-        series: by name and labels.
-        who: labels of the alert that come from the series.
+        series: samples by name and labels of the series.
+        labels: labels of the alert that come from the series.
         lead: time from the first bad sample until the expression holds.
-        window: how far back it looks.
+        window: longest range of the expression.
         every: time between samples.
-        without: whether it fires where there is no series at all: only what says "gone" may.
-        which: labels by which alerts of the same name are told apart.
+        without: whether the alert fires if no series exists; only true for alerts on absence.
+        alert_labels: labels that distinguish alerts with the same name.
     """
 
     name: str
     series: Mapping[str, Gauge | Counter]
-    who: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     lead: str = "0s"
     window: str = "5m"
     every: str = "1m"
     without: bool = False
-    which: Mapping[str, str] = field(default_factory=dict)
+    alert_labels: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, rules: RuleSet) -> Alert:
-        """The alert that it is about."""
-        wanted = self.which.items()
-        [found] = [alert for alert in rules.alerts if alert.name == self.name and wanted <= alert.labels.items()]
+        """Return the alert of this case."""
+        required = self.alert_labels.items()
+        [found] = [alert for alert in rules.alerts if alert.name == self.name and required <= alert.labels.items()]
         return found
 
 
 def rules_of(rules: RuleSet, alert: Alert) -> RuleSet:
-    """Only the alert, with the recordings that it asks for."""
+    """Return a rule set of one alert and the recording rules that it uses."""
     recorded = [rule for group in rules.groups for rule in group.rules if isinstance(rule, Recording)]
     needed = tuple(rule for rule in recorded if re.search(rf"{re.escape(rule.name)}\b", alert.expr))
     return RuleSet(rules.operator, (Group("tried", (*needed, alert)),), rules.thresholds)
 
 
 def trials(case: Case, alert: Alert) -> Iterator[dict[str, Any]]:
-    """What promtool is to try: it fires, is silent when healthy, clears, and is right where there are no series."""
+    """Yield promtool tests: the alert fires, stays inactive when healthy, resolves, and handles missing series."""
     every = seconds(case.every)
     bad = -(-(seconds(case.lead) + seconds(alert.wait)) // every) + 2
     good = -(-seconds(case.window) // every) + 3
     early = seconds(alert.wait) - every
-    firing = {**_labels(alert, case.who), "alertname": alert.name, "alertstate": "firing"}
+    firing = {**_labels(alert, case.labels), "alertname": alert.name, "alertstate": "firing"}
 
-    def trial(what: str, told: Mapping[str, str], expected: Sequence[tuple[int, bool]]) -> dict[str, Any]:
+    def trial(what: str, series: Mapping[str, str], expected: Sequence[tuple[int, bool]]) -> dict[str, Any]:
         sample = {"labels": _written("ALERTS", firing), "value": 1}
         return {
             "name": f"{alert.name} {what}",
             "interval": f"{every}s",
-            "input_series": [{"series": name, "values": values} for name, values in told.items()],
+            "input_series": [{"series": name, "values": values} for name, values in series.items()],
             "promql_expr_test": [
                 {
                     "expr": f'ALERTS{{alertname="{alert.name}",alertstate="firing"}}',
@@ -112,31 +114,31 @@ def trials(case: Case, alert: Alert) -> Iterator[dict[str, Any]]:
 
     fires = [*([(early, False)] if early > 0 else []), (bad * every, True)]
     end = (bad + good) * every
-    well = {name: values.__class__(values.good, values.good) for name, values in case.series.items()}  # type: ignore[arg-type]
-    yield trial("fires", {name: values.told(bad, 0) for name, values in case.series.items()}, fires)
+    healthy = {name: values.__class__(values.good, values.good) for name, values in case.series.items()}  # type: ignore[arg-type]
+    yield trial("fires", {name: values.samples(bad, 0) for name, values in case.series.items()}, fires)
     yield trial(
-        "is silent when all is well",
-        {name: values.told(bad, good) for name, values in well.items()},
+        "is inactive when healthy",
+        {name: values.samples(bad, good) for name, values in healthy.items()},
         [(bad * every, False), (end, False)],
     )
     yield trial(
-        "clears", {name: values.told(bad, good) for name, values in case.series.items()}, [*fires, (end, False)]
+        "resolves", {name: values.samples(bad, good) for name, values in case.series.items()}, [*fires, (end, False)]
     )
-    yield trial("is right without its series", {}, [(end, case.without)])
+    yield trial("handles missing series", {}, [(end, case.without)])
     yield trial(
-        "is right when its series vanish",
-        {name: values.told(bad, good, vanishes=True) for name, values in case.series.items()},
+        "handles vanishing series",
+        {name: values.samples(bad, good, vanishes=True) for name, values in case.series.items()},
         [*fires, (end, case.without)],
     )
 
 
-def _labels(alert: Alert, who: Mapping[str, str]) -> dict[str, str]:
-    """The labels that it has, its own templates filled in."""
+def _labels(alert: Alert, series: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a firing alert, with templates expanded."""
     own = {
-        name: re.sub(r"{{ \$labels\.(\w+) }}", lambda found: who[found[1]], value)
+        name: re.sub(r"{{ \$labels\.(\w+) }}", lambda found: series[found[1]], value)
         for name, value in alert.labels.items()
     }
-    return {**who, "severity": alert.severity, **own}
+    return {**series, "severity": alert.severity, **own}
 
 
 def _written(name: str, labels: Mapping[str, str]) -> str:
@@ -144,7 +146,7 @@ def _written(name: str, labels: Mapping[str, str]) -> str:
 
 
 def written(directory: Path, name: str, rules: RuleSet, tried: Sequence[dict[str, Any]]) -> Path:
-    """A test file of promtool, and the rule file that it is about. JSON is YAML."""
+    """Write a promtool test file and its rule file, as JSON, which is valid YAML; return the test file."""
     (directory / f"{name}.rules.json").write_text(json.dumps(groups(rules, rules.defaults)))
     content = {
         "rule_files": [f"{name}.rules.json"],
@@ -157,6 +159,6 @@ def written(directory: Path, name: str, rules: RuleSet, tried: Sequence[dict[str
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """What promtool says."""
+    """Run promtool and return the completed process."""
     program = debian.program("promtool", "prometheus")
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)

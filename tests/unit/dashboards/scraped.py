@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes what was recorded of real servers, and one operator's word on two resources."""
+"""A Prometheus server that scrapes the recordings of real servers and the metrics of a fake operator."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from e2e.scenarios.support.prometheus import Prometheus
 SCRAPES = REPOSITORY / "dashboards/scrapes"
 RECORDED = ("etcd", "memcached", "redis")
 
-WELL, AILING = ("Memcached", "shop", "sessions"), ("RedisCluster", "shop", "carts")
+HEALTHY, DEGRADED = ("Memcached", "shop", "sessions"), ("RedisCluster", "shop", "carts")
 
 
-def told() -> str:
-    """What an operator tells: the first is Ready, the second lacks a server."""
+def operator_metrics() -> str:
+    """Return the metrics of an operator with a Ready and a degraded resource."""
     lines = ['leader_election_master_status{name="memcached-operator"} 1']
-    for kind, namespace, name in (WELL, AILING):
-        ready = (kind, namespace, name) == WELL
-        who = f'kind="{kind}",namespace="{namespace}",name="{name}"'
+    for kind, namespace, name in (HEALTHY, DEGRADED):
+        ready = (kind, namespace, name) == HEALTHY
+        labels = f'kind="{kind}",namespace="{namespace}",name="{name}"'
         state = 'status="True",reason="Ready"' if ready else 'status="False",reason="Degraded"'
         lines += [
-            f'platform_resource_info{{{who},version="1.2.3"}} 1',
-            f'platform_resource_condition{{{who},type="Ready",{state}}} 1',
-            f"platform_resource_desired_replicas{{{who}}} 3",
-            f"platform_resource_ready_replicas{{{who}}} {3 if ready else 2}",
+            f'platform_resource_info{{{labels},version="1.2.3"}} 1',
+            f'platform_resource_condition{{{labels},type="Ready",{state}}} 1',
+            f"platform_resource_desired_replicas{{{labels}}} 3",
+            f"platform_resource_ready_replicas{{{labels}}} {3 if ready else 2}",
         ]
     return "\n".join(lines) + "\n"
 
 
 @contextmanager
 def endpoint() -> Iterator[str]:
-    """Answers /etcd, /memcached, /redis and /operator; gives host and port."""
+    """Serve /etcd, /memcached, /redis and /operator; yield host and port."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = self.path.strip("/")
-            text = told() if name == "operator" else (SCRAPES / f"{name}.prom").read_text()
+            text = operator_metrics() if name == "operator" else (SCRAPES / f"{name}.prom").read_text()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
             self.wfile.write(text.encode())
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -69,7 +69,7 @@ def _job(name: str, address: str, labels: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def prometheus(scratch: Path) -> Iterator[Api]:
-    """Debian's, once it has scraped each twice: rates need that."""
+    """Run Debian's Prometheus; enter once it has scraped every target twice, which rates need."""
     with endpoint() as address:
         servers = [
             _job(name, address, {"namespace": "shop", "pod": f"{name}-0", "app_kubernetes_io_instance": name})
@@ -83,5 +83,5 @@ def prometheus(scratch: Path) -> Iterator[Api]:
                 assert len(twice) == len(jobs), running.targets()
                 return True
 
-            until("each is scraped twice", scraped)
+            until("every target has been scraped twice", scraped)
             yield Api(running.url)

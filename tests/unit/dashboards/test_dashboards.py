@@ -1,4 +1,4 @@
-"""What every dashboard keeps to, so that a person who knows one knows all."""
+"""Conventions that all dashboards follow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EACH_PANEL = pytest.mark.parametrize(
 )
 
 COUNTERS = r"(_total|_bucket|_sum|_count|redis_replica_resyncs_full)$"
-"""Names of what only grows; oliver006's exporter has one that does not say so."""
+"""Names of counters; oliver006's exporter has one without the suffix."""
 
 
 TEXTS = {page.uid: grafana.text(page) for page in DASHBOARDS}
@@ -41,22 +41,22 @@ def made(page: Dashboard) -> dict[str, Any]:
     return found
 
 
-def test_uids_are_those_that_links_and_alerts_name() -> None:
+def test_uids_are_stable() -> None:
     first, *of_operators, last = (page.uid for page in DASHBOARDS)
     assert (first, last) == ("platform-overview", "platform-operators")
     assert sorted(of_operators) == [f"platform-{operator.name}" for operator in operators.installed()]
     assert {"platform-memcached", "platform-etcd", "platform-redis"} <= set(of_operators)
 
 
-def test_the_files_are_as_they_are_generated(tmp_path: Path) -> None:
+def test_generated_dashboards_are_up_to_date(tmp_path: Path) -> None:
     writing.write(tmp_path)
     fresh = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.json")}
     assert len(fresh) == len(DASHBOARDS) + sum(len(pages) for pages in SHIPPED.values())
     stale = [str(path) for path, text in fresh.items() if (ROOT / path).read_text() != text]
-    assert not stale, "mend: make manifests"
+    assert not stale, f"outdated: {stale}; run `make manifests`"
 
 
-def test_no_file_of_a_former_dashboard_is_left() -> None:
+def test_no_files_of_removed_dashboards_remain() -> None:
     kept = {path.stem for path in ROOT.glob("dashboards/generated/*.json")}
     assert kept == {page.uid for page in DASHBOARDS}
     for chart, pages in SHIPPED.items():
@@ -64,27 +64,27 @@ def test_no_file_of_a_former_dashboard_is_left() -> None:
 
 
 @PAGES
-def test_a_page_is_made_the_same_each_time(page: Dashboard) -> None:
+def test_rendering_a_dashboard_is_deterministic(page: Dashboard) -> None:
     assert grafana.text(page) == TEXTS[page.uid]
 
 
 @PAGES
-def test_grafanas_own_types_keep_every_field_of_a_page(page: Dashboard) -> None:
+def test_grafana_sdk_types_preserve_every_field(page: Dashboard) -> None:
     found = made(page)
     assert found["schemaVersion"] == 41
     for mark in found["annotations"]["list"]:
-        for own in ("titleFormat", "step", "useValueForTime"):  # the Prometheus source's
+        for own in ("titleFormat", "step", "useValueForTime"):  # fields of the Prometheus data source
             del mark[own]
     assert json.loads(json.dumps(Known.from_json(found), cls=JSONEncoder)) == found
 
 
 @PAGES
-def test_a_page_is_changed_in_code_only(page: Dashboard) -> None:
+def test_dashboards_are_not_editable_in_grafana(page: Dashboard) -> None:
     assert made(page)["editable"] is False
 
 
 @PAGES
-def test_a_person_chooses_by_the_same_variables_everywhere(page: Dashboard) -> None:
+def test_all_dashboards_have_the_same_variables(page: Dashboard) -> None:
     variables = made(page)["templating"]["list"]
     names = [variable["name"] for variable in variables]
     assert names == ["datasource", "cluster", "namespace", "job", "instance"] + ["name"] * (
@@ -96,7 +96,7 @@ def test_a_person_chooses_by_the_same_variables_everywhere(page: Dashboard) -> N
 
 
 @PAGES
-def test_each_variable_narrows_what_the_next_offers(page: Dashboard) -> None:
+def test_each_variable_filters_the_values_of_the_next(page: Dashboard) -> None:
     before: list[str] = []
     for variable in page.variables:
         used = re.findall(r"\$(\w+)", variable.source)
@@ -105,7 +105,7 @@ def test_each_variable_narrows_what_the_next_offers(page: Dashboard) -> None:
 
 
 @PAGES
-def test_every_query_asks_the_source_that_is_chosen(page: Dashboard) -> None:
+def test_every_query_uses_the_selected_data_source(page: Dashboard) -> None:
     for panel in made(page)["panels"]:
         for target in panel.get("targets", ()):
             assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
@@ -113,30 +113,30 @@ def test_every_query_asks_the_source_that_is_chosen(page: Dashboard) -> None:
 
 
 @PAGES
-def test_every_variable_that_is_used_is_there(page: Dashboard) -> None:
-    there = {variable.name for variable in page.variables} | {"datasource", "__rate_interval"}
-    for asked in queries():
-        if asked.dashboard == page.uid:
-            assert set(re.findall(r"\$(\w+)", asked.expr)) <= there, asked
+def test_queries_use_only_defined_variables(page: Dashboard) -> None:
+    defined = {variable.name for variable in page.variables} | {"datasource", "__rate_interval"}
+    for query in queries():
+        if query.dashboard == page.uid:
+            assert set(re.findall(r"\$(\w+)", query.expr)) <= defined, query
 
 
 @PAGES
-def test_panels_stand_side_by_side_and_never_over_each_other(page: Dashboard) -> None:
+def test_panels_do_not_overlap(page: Dashboard) -> None:
     boxes = [(panel["gridPos"], panel["title"]) for panel in made(page)["panels"]]
-    for (one, title), (other, beside) in combinations(boxes, 2):
-        apart = (
+    for (one, title), (other, other_title) in combinations(boxes, 2):
+        disjoint = (
             one["x"] + one["w"] <= other["x"]
             or other["x"] + other["w"] <= one["x"]
             or one["y"] + one["h"] <= other["y"]
             or other["y"] + other["h"] <= one["y"]
         )
-        assert apart, f"{title} and {beside}"
+        assert disjoint, f"{title} and {other_title}"
     for box, title in boxes:
         assert box["x"] + box["w"] <= 24, title
 
 
 @PAGES
-def test_ids_and_titles_tell_panels_apart(page: Dashboard) -> None:
+def test_panel_ids_and_titles_are_unique(page: Dashboard) -> None:
     panels = made(page)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for row in page.rows:
@@ -145,13 +145,13 @@ def test_ids_and_titles_tell_panels_apart(page: Dashboard) -> None:
 
 
 @PAGES
-def test_scales_upgrades_failovers_and_the_like_are_marked(page: Dashboard) -> None:
+def test_dashboards_annotate_scales_upgrades_and_failovers(page: Dashboard) -> None:
     names = {mark["name"] for mark in made(page)["annotations"]["list"]}
-    wanted = {"Leader changes", "Restarts"} if page.uid == "platform-operators" else {"Scales", "Upgrades", "Failovers"}
-    assert names >= wanted
+    of_operators, of_resources = {"Leader changes", "Restarts"}, {"Scales", "Upgrades", "Failovers"}
+    assert names >= (of_operators if page.uid == "platform-operators" else of_resources)
 
 
-def test_every_panel_says_what_it_shows_and_in_what() -> None:
+def test_every_panel_has_a_description_a_unit_and_queries() -> None:
     assert len(PANELS) > 100
     for name, panel in PANELS:
         assert re.fullmatch(r"[A-Z\d].{20,}[.]", panel.description), f"{name}: {panel.description}"
@@ -161,17 +161,17 @@ def test_every_panel_says_what_it_shows_and_in_what() -> None:
 
 
 @PAGES
-def test_every_panel_can_be_drawn_without_grafana(page: Dashboard) -> None:
+def test_renderer_supports_every_panel_type(page: Dashboard) -> None:
     assert {panel["type"] for panel in made(page)["panels"]} <= TYPES | {"row"}
 
 
-def test_series_of_graphs_have_names() -> None:
+def test_graph_series_have_legends() -> None:
     for name, panel in PANELS:
         if isinstance(panel, Graph | Timeline):
             assert all(query.legend for query in panel.queries), name
 
 
-def test_what_may_be_missing_says_so_instead_of_no_data() -> None:
+def test_panels_that_may_be_empty_have_a_text_for_no_data() -> None:
     missing = [
         (name, panel)
         for name, panel in PANELS
@@ -182,22 +182,22 @@ def test_what_may_be_missing_says_so_instead_of_no_data() -> None:
         assert panel.none, name
 
 
-def test_tables_show_labels_and_values_that_their_queries_have() -> None:
+def test_table_columns_exist_in_the_queries() -> None:
     tables = [(name, panel) for name, panel in PANELS if isinstance(panel, Table)]
     assert tables
     for name, panel in tables:
-        letters = [chr(ord("A") + place) for place in range(len(panel.queries))]
+        letters = [chr(ord("A") + index) for index in range(len(panel.queries))]
         sources = [column.source for column in panel.columns]
         assert {source for source in sources if len(source) == 1} <= set(letters), name
         assert panel.sort in {column.title for column in panel.columns}, name
         exprs = " ".join(query.expr for query in panel.queries)
         kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", exprs))))
         for source in sources:
-            whole = "ALERTS" in exprs  # every label of an alert is kept
+            whole = "ALERTS" in exprs  # ALERTS keeps all labels
             assert len(source) == 1 or source in kept or whole, f"{name}: no query keeps the label {source}"
 
 
-def test_links_of_tables_lead_to_dashboards_that_exist() -> None:
+def test_table_links_lead_to_existing_dashboards() -> None:
     uids = {page.uid for page in DASHBOARDS}
     assert set(KINDS.values()) <= uids
     links = [column.link for _, panel in PANELS if isinstance(panel, Table) for column in panel.columns if column.link]
@@ -207,7 +207,7 @@ def test_links_of_tables_lead_to_dashboards_that_exist() -> None:
 
 
 @PAGES
-def test_pages_lead_to_each_other_by_a_tag_that_all_have(page: Dashboard) -> None:
+def test_dashboards_link_to_each_other_by_a_common_tag(page: Dashboard) -> None:
     found = made(page)
     [link] = found["links"]
     assert (link["type"], link["tags"], link["includeVars"], link["keepTime"]) == (
@@ -218,14 +218,14 @@ def test_pages_lead_to_each_other_by_a_tag_that_all_have(page: Dashboard) -> Non
     )
 
 
-def test_rates_are_of_counters_alone() -> None:
-    asked = [(query, name) for query in queries() for name in re.findall(r"\b(?:rate|increase)\((\w+)", query.expr)]
-    assert len(asked) > 100
-    for query, name in asked:
-        assert re.search(COUNTERS, name), f"{query.dashboard}, {query.panel}: {name} may fall"
+def test_rates_are_applied_to_counters_only() -> None:
+    rated = [(query, name) for query in queries() for name in re.findall(r"\b(?:rate|increase)\((\w+)", query.expr)]
+    assert len(rated) > 100
+    for query, name in rated:
+        assert re.search(COUNTERS, name), f"{query.dashboard}, {query.panel}: {name} is not a counter"
 
 
-def test_rates_are_over_what_grafana_finds_fitting_or_over_the_windows_of_objectives() -> None:
+def test_rate_windows_are_the_rate_interval_or_those_of_objectives() -> None:
     for query in queries():
         windows = set(re.findall(r"\[([^\]]+)\]", query.expr)) - {"$__rate_interval"}
         assert windows <= {"5m", "30m", "1h", "6h"}, query
@@ -233,18 +233,18 @@ def test_rates_are_over_what_grafana_finds_fitting_or_over_the_windows_of_object
             assert query.dashboard in ("platform-operators", "platform-overview"), query
 
 
-def test_a_state_is_never_counted_twice() -> None:
+def test_resource_states_are_deduplicated() -> None:
     for query in queries():
-        for told in re.finditer(r"platform_(resource|etcd|redis)_\w+\{", query.expr):
-            before = query.expr[: told.start()]
-            alone = query.panel.startswith("variable ")
-            assert alone or re.search(
+        for state in re.finditer(r"platform_(resource|etcd|redis)_\w+\{", query.expr):
+            before = query.expr[: state.start()]
+            is_variable = query.panel.startswith("variable ")
+            assert is_variable or re.search(
                 r"(max by \([^)]*\) \(|max by \([^)]*\) \(changes\(|max\(time\(\) - )$", before
             ), query
 
 
-def test_every_question_of_every_file_is_listed() -> None:
-    listed = {(asked.dashboard, asked.expr) for asked in queries()}
+def test_catalogue_lists_every_query_of_every_file() -> None:
+    listed = {(query.dashboard, query.expr) for query in queries()}
     for page in DASHBOARDS:
         found = made(page)
         exprs = [target["expr"] for panel in found["panels"] for target in panel.get("targets", ())]
@@ -253,6 +253,6 @@ def test_every_question_of_every_file_is_listed() -> None:
     assert len(listed) > 150
 
 
-def test_variables_are_filled_in_whole() -> None:
+def test_variables_are_substituted_by_their_full_name() -> None:
     expr = 'sum(rate(up{name=~"$name",namespace=~"$namespace"}[$__rate_interval]))'
     assert filled(expr, {"name": "a|b"}, interval="5m") == 'sum(rate(up{name=~"a|b",namespace=~".*"}[5m]))'

@@ -1,4 +1,4 @@
-"""docker-compose.yml and what it mounts, as far as it can be checked without pulling images."""
+"""docker-compose.yml and the files it mounts, checked without pulling images."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ JOBS = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
 
 
 def mounts(service: str) -> dict[str, Path]:
-    """What a service sees of the repository, by where it sees it."""
+    """Return the repository paths that a service mounts, by mount path."""
     parts = [mount.split(":") for mount in SERVICES[service]["volumes"]]
     assert all(mode == "ro" for _, _, mode in parts)
     return {inside: REPOSITORY / outside for outside, inside, _ in parts}
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_an_image_is_pinned_and_names_no_registry(name: str) -> None:
+def test_images_are_pinned_and_name_no_registry(name: str) -> None:
     image = SERVICES[name]["image"]
     first = image.split("/")[0]
     assert "/" not in image or not re.search(r"[.:]", first), "a registry's host"
@@ -40,24 +40,24 @@ def test_an_image_is_pinned_and_names_no_registry(name: str) -> None:
         assert re.search(r":v?\d+\.\d+\.\d+$", image), image
 
 
-def test_ports_are_open_to_this_machine_alone() -> None:
+def test_ports_are_published_on_loopback_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 @pytest.mark.parametrize("service", ["prometheus", "grafana"])
-def test_what_is_mounted_is_there(service: str) -> None:
+def test_mounted_files_exist(service: str) -> None:
     for inside, outside in mounts(service).items():
         assert outside.exists(), f"{outside}, for {inside}"
 
 
-def test_services_wait_for_services_that_are_there() -> None:
+def test_depends_on_names_existing_services() -> None:
     for name, service in SERVICES.items():
         assert set(service.get("depends_on", ())) <= set(SERVICES), name
 
 
-def test_grafana_shows_the_generated_dashboards_from_our_prometheus() -> None:
+def test_grafana_provisions_the_generated_dashboards_and_prometheus() -> None:
     found = mounts("grafana")
     for inside, outside in found.items():
         if outside.suffix == ".yml":
@@ -71,7 +71,7 @@ def test_grafana_shows_the_generated_dashboards_from_our_prometheus() -> None:
     assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
 
 
-def test_prometheus_scrapes_services_that_are_there() -> None:
+def test_prometheus_scrapes_existing_services() -> None:
     hosts = set()
     for job in JOBS.values():
         rules = job.get("relabel_configs", ())
@@ -84,7 +84,7 @@ def test_prometheus_scrapes_services_that_are_there() -> None:
     assert {"memcached-exporter", "etcd-2", "redis-exporter", "redis-1"} <= hosts
 
 
-def test_targets_bear_the_labels_that_dashboards_choose_by() -> None:
+def test_targets_have_the_labels_that_dashboards_select() -> None:
     for name in ("memcached", "etcd", "redis"):
         for static in JOBS[name]["static_configs"]:
             made = {rule.get("target_label") for rule in JOBS[name].get("relabel_configs", ())}
@@ -92,7 +92,7 @@ def test_targets_bear_the_labels_that_dashboards_choose_by() -> None:
     assert JOBS["operators"]["honor_labels"] is True
 
 
-def test_prometheus_takes_its_configuration_and_reads_our_rules() -> None:
+def test_prometheus_configuration_is_valid_and_loads_the_rules() -> None:
     promtool = debian.program("promtool", "prometheus")
     check = [str(promtool), "check", "config", "--syntax-only", str(PARTS / "prometheus.yml")]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
@@ -102,10 +102,10 @@ def test_prometheus_takes_its_configuration_and_reads_our_rules() -> None:
     assert list(rules.glob(Path(pattern).name))
 
 
-def test_members_of_etcd_know_each_other() -> None:
+def test_etcd_members_list_each_other_in_initial_cluster() -> None:
     members = sorted(name for name in SERVICES if name.startswith("etcd-"))
     assert len(members) == 3
     for name in members:
-        assert SERVICES[name]["hostname"] == name, "it calls itself so"
+        assert SERVICES[name]["hostname"] == name, "the member advertises this name"
         [cluster] = re.findall(r"--initial-cluster=(\S+)", " ".join(SERVICES[name]["command"]))
         assert cluster == ",".join(f"{member}=http://{member}:2380" for member in members)

@@ -1,4 +1,4 @@
-"""Pictures: drawn from a real Prometheus, and what of them is pure."""
+"""Rendering of pictures with a real Prometheus server, and its pure parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 from dashboards.catalogue import DASHBOARDS, queries
 from dashboards.promql import filled
 from dashboards.render import __main__ as program
-from dashboards.render.drawing import cut, spells
+from dashboards.render.drawing import cut, intervals
 from dashboards.render.fields import COLOURS, Json, ValueFormat, cells, columns, legend, merged
 from dashboards.render.page import CAPTION, HEAD, MARGIN, ROW, View, answers, load, picture
 from dashboards.render.prometheus import Prometheus, QueryFailed, Series
@@ -43,34 +43,32 @@ def panel(title: str, page: Json) -> Json:
 
 
 def colour_of(file: Path, column: int, row: float) -> str:
-    """The colour at the left edge of a place on the page."""
+    """Return the colour at the left edge of a grid position."""
     pixel = Image.open(file).convert("RGB").getpixel((MARGIN + column * 56 + 6, int(HEAD + row * ROW)))
     assert isinstance(pixel, tuple)
     return "#" + "".join(f"{part:02x}" for part in pixel)
 
 
-def test_prometheus_takes_every_query(prometheus: Prometheus) -> None:
-    now, asked = time.time(), list(queries())
-    found = {query: prometheus.at(filled(query.expr, interval="10s"), now) for query in asked}
-    answered = {query.dashboard for query, series in found.items() if series}
-    assert answered == {page.uid for page in DASHBOARDS}
+def test_prometheus_accepts_every_query(prometheus: Prometheus) -> None:
+    now = time.time()
+    found = {query: prometheus.at(filled(query.expr, interval="10s"), now) for query in queries()}
+    with_series = {query.dashboard for query, series in found.items() if series}
+    assert with_series == {page.uid for page in DASHBOARDS}
 
 
-def test_a_table_joins_what_is_told_of_one_resource_and_puts_what_ails_first(
-    prometheus: Prometheus, view: View
-) -> None:
+def test_table_merges_results_by_resource_and_sorts_unready_ones_first(prometheus: Prometheus, view: View) -> None:
     table = panel("Resources", {"panels": [p for p in overview()["panels"] if p["type"] == "table"]})
     titles = [column.title for column in columns(table)]
     rows = [dict(zip(titles, row, strict=True)) for row in cells(table, answers(table, prometheus, view))]
     assert [row["Name"].text for row in rows] == ["carts", "sessions"]
-    ailing, well = rows
-    shown_ = [ailing[title].text for title in ("Kind", "Ready", "Reason", "Have", "Want", "Version")]
-    assert shown_ == ["RedisCluster", "Not ready", "Degraded", "2", "3", "1.2.3"]
-    assert (ailing["Ready"].colour, well["Ready"].colour) == (COLOURS["red"], COLOURS["green"])
-    assert (well["Have"].text, well["Not ready for"].text) == ("3", "")
+    degraded, healthy = rows
+    texts = [degraded[title].text for title in ("Kind", "Ready", "Reason", "Ready pods", "Desired", "Version")]
+    assert texts == ["RedisCluster", "Not ready", "Degraded", "2", "3", "1.2.3"]
+    assert (degraded["Ready"].colour, healthy["Ready"].colour) == (COLOURS["red"], COLOURS["green"])
+    assert (healthy["Ready pods"].text, healthy["Not ready for"].text) == ("3", "")
 
 
-def test_an_overview_is_red_where_something_ails_and_says_what_drew_it(
+def test_overview_picture_shows_unready_resources_in_red_and_has_a_caption(
     prometheus: Prometheus, view: View, tmp_path: Path
 ) -> None:
     file = tmp_path / "overview.png"
@@ -84,26 +82,26 @@ def test_an_overview_is_red_where_something_ails_and_says_what_drew_it(
     assert colour_of(file, 12, 2) == COLOURS["green"], "Operators without a leader: 0"
 
 
-def test_every_panel_of_every_page_is_drawn_with_nothing_to_show(tmp_path: Path) -> None:
-    class Nothing(Prometheus):
-        def _ask(self, path: str, expr: str, **times: float) -> list[Series]:
+def test_every_panel_can_be_drawn_without_data(tmp_path: Path) -> None:
+    class Empty(Prometheus):
+        def _query(self, path: str, expr: str, **times: float) -> list[Series]:
             return []
 
     for page in DASHBOARDS:
         file = tmp_path / f"{page.uid}.png"
-        picture(load(GENERATED / f"{page.uid}.json"), Nothing(""), View(3600, 3600), file)
+        picture(load(GENERATED / f"{page.uid}.json"), Empty(""), View(3600, 3600), file)
         assert file.stat().st_size > 10_000
 
 
-def test_a_query_that_is_refused_is_told_with_prometheuss_own_words(prometheus: Prometheus) -> None:
+def test_rejected_query_is_reported_with_prometheus_error_message(prometheus: Prometheus) -> None:
     with pytest.raises(QueryFailed, match=r"parse error.*: sum\(\(up"):
         prometheus.at("sum((up", time.time())
 
 
-def test_a_prometheus_that_is_away_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unreachable_prometheus_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     [port] = free_ports(1)
     assert program.main([f"http://127.0.0.1:{port}", "--into", str(tmp_path)]) == 1
-    assert f"error: http://127.0.0.1:{port} does not answer" in capsys.readouterr().err
+    assert f"error: Prometheus at http://127.0.0.1:{port} does not respond" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -125,12 +123,12 @@ def test_a_prometheus_that_is_away_is_told(capsys: pytest.CaptureFixture[str], t
         (0.5, "ops", "0.5 ops/s"),
     ],
 )
-def test_values_are_as_people_read_them(value: float, unit: str, text: str) -> None:
+def test_values_are_formatted_with_their_unit(value: float, unit: str, text: str) -> None:
     assert shown(value, unit) == text
 
 
-def test_a_unit_that_nobody_knows_is_told() -> None:
-    with pytest.raises(ValueError, match="no such unit here: furlongs; those known: Bps, bytes"):
+def test_unsupported_unit_is_rejected() -> None:
+    with pytest.raises(ValueError, match="unsupported unit 'furlongs'; supported units: Bps, bytes"):
         shown(1, "furlongs")
 
 
@@ -138,11 +136,11 @@ def test_a_unit_that_nobody_knows_is_told() -> None:
     ("top", "unit", "one"),
     [(3000, "bytes", 1024), (0.5, "percentunit", 0.01), (0.02, "s", 0.001), (7200, "s", 3600), (5000, "short", 1000)],
 )
-def test_axes_count_in_what_people_count_in(top: float, unit: str, one: float) -> None:
+def test_axes_use_the_unit_prefix_of_the_largest_value(top: float, unit: str, one: float) -> None:
     assert scale(top, unit) == one
 
 
-def test_colours_change_at_thresholds_and_mappings_win() -> None:
+def test_colours_follow_thresholds_and_mappings_take_precedence() -> None:
     steps = {"steps": [{"value": None, "color": "green"}, {"value": 10, "color": "red"}]}
     mappings = [{"type": "value", "options": {"1": {"text": "yes", "color": "purple", "index": 0}}}]
     field = ValueFormat.of({"unit": "short", "thresholds": steps, "mappings": mappings})
@@ -150,13 +148,13 @@ def test_colours_change_at_thresholds_and_mappings_win() -> None:
     assert [field.text(value) for value in (9.0, 1.0)] == ["9", "yes"]
 
 
-def test_a_legend_is_of_labels() -> None:
+def test_legend_is_formatted_from_labels() -> None:
     assert legend("{{namespace}}/{{ pod }} used", {"namespace": "shop", "pod": "a-0"}) == "shop/a-0 used"
     assert legend("{{missing}}", {}) == ""
     assert legend("", {"b": "2", "a": "1"}) == "a=1, b=2"
 
 
-def test_answers_that_contradict_each_other_are_rows_of_their_own() -> None:
+def test_results_with_different_labels_become_separate_rows() -> None:
     one, other = ({"name": name, "zone": "x"} for name in ("a", "b"))
     found = {
         "A": [Series(one, [1], [5]), Series(other, [1], [6])],
@@ -170,11 +168,11 @@ def test_answers_that_contradict_each_other_are_rows_of_their_own() -> None:
     ]
 
 
-def test_a_state_is_one_bar_until_it_changes_or_nobody_tells() -> None:
+def test_equal_samples_form_one_interval_until_a_change_or_a_gap() -> None:
     times = [0.0, 1, 2, 3, 8, 9]
-    assert list(spells(Series({}, times, [1, 1, 0, 0, 0, 0]), 1)) == [(0, 2, 1), (2, 4, 0), (8, 10, 0)]
+    assert list(intervals(Series({}, times, [1, 1, 0, 0, 0, 0]), 1)) == [(0, 2, 1), (2, 4, 0), (8, 10, 0)]
 
 
-def test_a_text_that_has_no_room_is_shortened() -> None:
-    assert cut("Certificate ends in", 1000, 12) == "Certificate ends in"
-    assert cut("Certificate ends in", 60, 12) == "Certifi…"
+def test_long_text_is_shortened_with_an_ellipsis() -> None:
+    assert cut("Certificate expires in", 1000, 12) == "Certificate expires in"
+    assert cut("Certificate expires in", 60, 12) == "Certifi…"

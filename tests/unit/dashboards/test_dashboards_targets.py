@@ -1,4 +1,4 @@
-"""What targets of a ServiceMonitor are scraped with: what the Prometheus operator would give them."""
+"""Scrape configuration and target labels of the charts' ServiceMonitors, as the Prometheus operator generates them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.support import charts as rendering
 
 
 class Cluster(Kubectl):
-    """One Service of the etcd operator's, with one pod behind it."""
+    """A cluster with one Service of the etcd operator and one pod."""
 
     def items(self, *what: str) -> list[Any]:
         labels = {"app.kubernetes.io/name": "etcd", "app.kubernetes.io/instance": "orders"}
         if what[0] == "services":
             return [{"metadata": {"name": "orders-headless", "namespace": self.namespace, "labels": labels}}]
-        behind = {"addresses": ["10.0.0.7"], "targetRef": {"name": "orders-0"}}
+        endpoint = {"addresses": ["10.0.0.7"], "targetRef": {"name": "orders-0"}}
         ports = [{"name": "client", "port": 2379}, {"name": "metrics", "port": 2381}]
-        return [{"ports": ports, "endpoints": [behind]}]
+        return [{"ports": ports, "endpoints": [endpoint]}]
 
 
-def test_a_server_bears_its_pod_and_its_resources_name_and_namespace(charts: Path) -> None:
+def test_server_targets_have_labels_of_pod_resource_and_namespace(charts: Path) -> None:
     given = {"metrics": {"serviceMonitor": {"enabled": True}}}
     monitor = rendering.named(rendering.render(charts / "etcd-operator", given), "ServiceMonitor", "-operands")
     job = job_of(monitor, Cluster("shop", {}))
@@ -38,7 +38,7 @@ def test_a_server_bears_its_pod_and_its_resources_name_and_namespace(charts: Pat
     assert job["honor_labels"] is False
 
 
-def test_an_operators_word_on_a_resource_keeps_the_resources_namespace(charts: Path) -> None:
+def test_operator_targets_keep_the_namespace_of_the_described_resource(charts: Path) -> None:
     given = {"metrics": {"serviceMonitor": {"enabled": True}}}
     monitors = rendering.of_kind(rendering.render(charts / "etcd-operator", given), "ServiceMonitor")
     [own] = [found for found in monitors if not found["metadata"]["name"].endswith("-operands")]

@@ -74,13 +74,15 @@ def test_a_pod_that_waits_to_be_added_is_nothing_of_a_former_member(spot: At) ->
 @pytest.mark.parametrize("event", [E.ADD, E.PROMOTE, E.REMOVE, E.DELETE, E.HAND_OVER])
 def test_what_is_illegal_is_never_sent(state: MemberState, event: MemberEvent) -> None:
     facts = observed(state)
-    place = facts.places[1]
+    instance = facts.instances[1]
     calls: dict[MemberEvent, Callable[[], Any]] = {
         E.ADD: lambda: member_changes.add(facts.resource, facts, 1),
-        E.PROMOTE: lambda: member_changes.promote(facts.resource, facts, place),
-        E.REMOVE: lambda: member_changes.remove(facts.resource, facts, place),
-        E.DELETE: lambda: member_changes.delete_remains(facts.resource, facts, place),
-        E.HAND_OVER: lambda: member_changes.hand_over(facts.resource, facts, place, Reason("Scaling"), "it is to go"),
+        E.PROMOTE: lambda: member_changes.promote(facts.resource, facts, instance),
+        E.REMOVE: lambda: member_changes.remove(facts.resource, facts, instance),
+        E.DELETE: lambda: member_changes.delete_remains(facts.resource, facts, instance),
+        E.HAND_OVER: lambda: member_changes.hand_over(
+            facts.resource, facts, instance, Reason("Scaling"), "it is to go"
+        ),
     }
     if event in LEGAL[state]:
         assert calls[event]()
@@ -95,15 +97,15 @@ SEAL_1: Obj = restore_pod(**ended(SEALED))
 @pytest.mark.parametrize(
     ("state", "status", "pod", "more"),
     [
-        (RestoreState.WANTED, {}, None, {"snapshot": None}),
-        (RestoreState.CHOSEN, {}, None, {}),
-        (RestoreState.CHOSEN, {}, restore_pod(OTHER), {}),
-        (RestoreState.CHOSEN, {}, leaving(SEAL_1), {}),
-        (RestoreState.MAKING, {}, restore_pod(), {}),
+        (RestoreState.REQUESTED, {}, None, {"snapshot": None}),
+        (RestoreState.FOUND, {}, None, {}),
+        (RestoreState.FOUND, {}, restore_pod(OTHER), {}),
+        (RestoreState.FOUND, {}, leaving(SEAL_1), {}),
+        (RestoreState.RUNNING, {}, restore_pod(), {}),
         (RestoreState.FAILED, {}, restore_pod(**failed("StoreUnreachable")), {}),
         (RestoreState.SEALED, {}, SEAL_1, {}),
         (RestoreState.RECORDED, {"restore": RESTORED}, None, {}),
-        (RestoreState.BEGUN, {"clusterID": "00000000000000c1"}, None, {}),
+        (RestoreState.STARTED, {"clusterID": "00000000000000c1"}, None, {}),
     ],
 )
 def test_the_state_of_a_restore_is_taken_from_what_is_observed(
@@ -128,4 +130,4 @@ def test_every_state_can_be_reached_and_every_event_happens(lifecycle: Any, stat
 
 
 def test_nothing_follows_a_cluster_that_has_begun() -> None:
-    assert RESTORE.transitions[RestoreState.BEGUN] == {}
+    assert RESTORE.transitions[RestoreState.STARTED] == {}

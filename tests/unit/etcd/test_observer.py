@@ -154,8 +154,10 @@ def three(resource: EtcdCluster) -> Kubernetes:
 async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
     voices = [Voice(status(n), listed(0, 1, 2)) for n in range(3)]
     seen = await three(cluster()).observe(*voices)
-    assert [place.name for place in seen.healthy_voters] == ["demo-0", "demo-1", "demo-2"]
-    assert [(place.disk, place.recorded) for place in seen.places] == [(f"disk-{n}", f"disk-{n}") for n in range(3)]
+    assert [instance.name for instance in seen.healthy_voters] == ["demo-0", "demo-1", "demo-2"]
+    assert [(instance.disk, instance.recorded) for instance in seen.instances] == [
+        (f"disk-{n}", f"disk-{n}") for n in range(3)
+    ]
     assert (seen.cluster_id, seen.cluster_version, seen.auth_enabled) == (CLUSTER_ID, "3.6.0", False)
     assert seen.leader is not None
     assert seen.leader.name == "demo-0"
@@ -169,9 +171,9 @@ async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
 async def test_one_that_does_not_answer_is_a_place_with_an_error() -> None:
     voices = [Voice(status(0), listed(0, 1, 2)), Voice(Unreachable("no route")), Voice(status(2), listed(0, 1, 2))]
     seen = await three(cluster()).observe(*voices)
-    assert seen.places[1].error == "no route"
+    assert seen.instances[1].error == "no route"
     assert [member.name for member in seen.down] == ["demo-1"]
-    assert not seen.lost(seen.places[1])
+    assert not seen.lost(seen.instances[1])
 
 
 async def test_nobody_is_asked_whose_pod_has_no_address_or_has_ended() -> None:
@@ -179,7 +181,11 @@ async def test_nobody_is_asked_whose_pod_has_no_address_or_has_ended() -> None:
     around.pod(0, address="")
     around.pod(1, phase="Failed")
     seen = await around.observe(None, None, None)
-    assert [(place.pod is None, place.error) for place in seen.places] == [(False, ""), (True, ""), (True, "")]
+    assert [(instance.pod is None, instance.error) for instance in seen.instances] == [
+        (False, ""),
+        (True, ""),
+        (True, ""),
+    ]
     assert seen.members is None
 
 
@@ -189,7 +195,7 @@ async def test_without_a_quorum_there_is_no_list_but_what_the_most_advanced_reme
     seen = await three(cluster()).observe(silent, alone, Voice(Unreachable("refused")))
     assert seen.members is None
     assert [member.name for member in seen.remembered] == ["demo-0", "demo-1", "demo-2"]
-    assert seen.places[0].progress == RaftProgress(member_id(0), 5, 4)
+    assert seen.instances[0].progress == RaftProgress(member_id(0), 5, 4)
     assert "members" not in alone.asked, "who knows no leader is not asked for a list"
 
 
@@ -206,11 +212,11 @@ async def test_a_server_of_another_cluster_at_an_old_address_is_not_believed() -
 async def test_a_removed_members_record_is_kept_for_its_place_and_not_for_its_successor() -> None:
     resource = cluster()
     without = [Voice(status(0), listed(0, 2)), Voice(Unreachable("ended")), Voice(status(2), listed(0, 2))]
-    assert (await three(resource).observe(*without)).places[1].vacated
+    assert (await three(resource).observe(*without)).instances[1].vacated
     later = Member(77, "", (names.peer_url(resource, 1),), learner=True)
     again = Members(CLUSTER_ID, (*listed(0, 2).members, later))
     seen = await three(resource).observe(Voice(status(0), again), Voice(Unreachable("…")), Voice(status(2), again))
-    assert (seen.places[1].member, seen.places[1].recorded) == (later, "")
+    assert (seen.instances[1].member, seen.instances[1].recorded) == (later, "")
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -222,15 +228,15 @@ async def test_a_disk_that_seems_to_be_another_is_looked_at_live(exists: bool) -
         around.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
     voices = [Voice(status(0), listed(0, 1, 2)), Voice(Unreachable("…")), Voice(status(2), listed(0, 1, 2))]
     seen = await around.observe(*voices)
-    assert seen.places[1].disk not in ("another", "disk-1")
-    assert seen.lost(seen.places[1]) is exists
+    assert seen.instances[1].disk not in ("another", "disk-1")
+    assert seen.lost(seen.instances[1]) is exists
 
 
 async def test_a_claim_that_somebody_made_by_hand_is_seen_before_it_is_taken() -> None:
     around = Kubernetes(cluster(recorded=None))
     around.volume(0, seen=False)
     seen = await around.observe(None, None, None)
-    assert seen.places[0].volume is not None
+    assert seen.instances[0].volume is not None
 
 
 async def test_an_empty_disk_is_read_from_etcds_last_words() -> None:
@@ -238,7 +244,7 @@ async def test_an_empty_disk_is_read_from_etcds_last_words() -> None:
     around.pod(1, said=f'"error":"{REFUSED} \\"demo-1\\" in the initial cluster configuration"')
     around.pod(2, said='"error":"something else"')
     seen = await around.observe(None, Voice(Unreachable("…")), Voice(Unreachable("…")))
-    assert [place.empty_data_dir for place in seen.places] == [False, True, False]
+    assert [instance.empty_data_dir for instance in seen.instances] == [False, True, False]
 
 
 @pytest.mark.parametrize(

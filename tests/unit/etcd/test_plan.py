@@ -34,10 +34,16 @@ def test_the_status_of_a_cluster_as_wanted_does_not_move() -> None:
     world = seen(resource, VOTER, VOTER, VOTER)
     first = plan(resource, world).status
     again = cluster(status=first)
-    grown = [replace(place, status=place.status and replace(place.status, db_size=4500)) for place in world.places]
-    assert plan(again, replace(world, places=tuple(grown))).status == first, "by a tenth: noise"
-    grown = [replace(place, status=place.status and replace(place.status, db_size=5000)) for place in world.places]
-    told = plan(again, replace(world, places=tuple(grown))).status
+    grown = [
+        replace(instance, status=instance.status and replace(instance.status, db_size=4500))
+        for instance in world.instances
+    ]
+    assert plan(again, replace(world, instances=tuple(grown))).status == first, "by a tenth: noise"
+    grown = [
+        replace(instance, status=instance.status and replace(instance.status, db_size=5000))
+        for instance in world.instances
+    ]
+    told = plan(again, replace(world, instances=tuple(grown))).status
     assert [member["dbSize"] for member in told["members"]] == [5000] * 3
 
 
@@ -177,13 +183,15 @@ SPECS: list[Obj] = [{}, {"storage": {"medium": "Memory"}}]
     st.sampled_from(SPECS),
 )
 def test_in_any_state_at_most_one_thing_that_can_hurt_is_done_and_ready_is_said_of_none_but_what_is_wanted(
-    places: list[At], size: int, known: bool, phase: str, spec: Obj
+    instances: list[At], size: int, known: bool, phase: str, spec: Obj
 ) -> None:
-    places = [place if place.pod else replace(place, up=False, runs=False, ready=False) for place in places]
-    places += [ABSENT] * (size - len(places))
-    resource = cluster(size, phase=phase, recorded=range(len(places)), **spec)
-    leader = next((n for n, place in enumerate(places) if place.up and place.member), None)
-    world = seen(resource, *places, leader=leader, known=known)
+    instances = [
+        instance if instance.pod else replace(instance, up=False, runs=False, ready=False) for instance in instances
+    ]
+    instances += [ABSENT] * (size - len(instances))
+    resource = cluster(size, phase=phase, recorded=range(len(instances)), **spec)
+    leader = next((n for n, instance in enumerate(instances) if instance.up and instance.member), None)
+    world = seen(resource, *instances, leader=leader, known=known)
     made = plan(resource, world)
     done = acts(made.actions)
     hurting = [act for act in done if not act.startswith("delete PersistentVolumeClaim")]
@@ -197,7 +205,7 @@ def test_in_any_state_at_most_one_thing_that_can_hurt_is_done_and_ready_is_said_
             assert not others or action.member in world.down
     if made.verdict.done:
         assert len(world.healthy_voters) == size == len(world.members or ())
-        assert all(place.ready for place in world.places if place.member)
+        assert all(instance.ready for instance in world.instances if instance.member)
     else:
         assert made.verdict.reason
         assert made.verdict.message

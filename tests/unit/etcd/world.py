@@ -124,7 +124,7 @@ def seen(
     recorded = {known.name: known for known in resource.recorded_members}
     members = tuple(_member(resource, n, spot) for n, spot in enumerate(at) if spot.member)
     found = Observed(
-        places=tuple(_place(resource, n, spot, leader, known, recorded) for n, spot in enumerate(at)),
+        instances=tuple(_instance(resource, n, spot, leader, known, recorded) for n, spot in enumerate(at)),
         members=members if known else None,
         cluster_id=CLUSTER_ID if any(spot.up and spot.member for spot in at) else 0,
         cluster_version="3.6.0" if known else "",
@@ -132,8 +132,10 @@ def seen(
     if stateful_set:
         made = _stateful_set(resource, found, replicas, image)
         digest = made["spec"]["template"]["metadata"]["annotations"][template.TEMPLATE]
-        places = tuple(_with_template(place, made, digest, spot) for place, spot in zip(found.places, at, strict=True))
-        found = replace(found, stateful_set=made, places=places)
+        instances = tuple(
+            _with_template(instance, made, digest, spot) for instance, spot in zip(found.instances, at, strict=True)
+        )
+        found = replace(found, stateful_set=made, instances=instances)
     return replace(found, **more)
 
 
@@ -142,7 +144,7 @@ def _member(resource: EtcdCluster, number: int, spot: At) -> Member:
     return Member(spot.id or member_id(number), name, (names.peer_url(resource, number),), spot.learner)
 
 
-def _place(
+def _instance(
     resource: EtcdCluster, number: int, spot: At, leader: int | None, known: bool, recorded: dict[str, Any]
 ) -> Instance:
     name, memory = f"demo-{number}", resource.spec.storage.medium == "Memory"
@@ -207,16 +209,16 @@ def _stateful_set(resource: EtcdCluster, found: Observed, replicas: int | None, 
     return made
 
 
-def _with_template(place: Instance, stateful_set: Obj, digest: str, spot: At) -> Instance:
-    if place.pod_obj is None:
-        return place
+def _with_template(instance: Instance, stateful_set: Obj, digest: str, spot: At) -> Instance:
+    if instance.pod_obj is None:
+        return instance
     made = stateful_set["spec"]["template"]
     annotations = made["metadata"]["annotations"] | {template.TEMPLATE: "an earlier one" if spot.old else digest}
     if spot.start is not None:
         annotations |= bootstrap.annotated(cluster(), spot.start)
     about = {"labels": made["metadata"]["labels"], "annotations": annotations}
     return replace(
-        place, pod_obj={**place.pod_obj, "spec": made["spec"], "metadata": place.pod_obj["metadata"] | about}
+        instance, pod_obj={**instance.pod_obj, "spec": made["spec"], "metadata": instance.pod_obj["metadata"] | about}
     )
 
 

@@ -1,4 +1,4 @@
-"""The checker of histories: it passes what a store could have answered, and names what it could not."""
+"""The linearizability checker for etcd: accepts possible histories and reports impossible ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(value: str | None, called: float, returned: float, revision: int, writt
 
 
 def played(seed: int, operations: int = 200) -> list[Operation]:
-    """What clients see of a store that is right: each operation happens at one moment between call and return."""
+    """Return the history of a correct store: each operation takes effect at one moment between call and return."""
     chance = random.Random(seed)
     moments = sorted((chance.uniform(0, 50), chance.uniform(0, 2), chance.uniform(0, 2)) for _ in range(operations))
     store: dict[str, tuple[str, int]] = {}
@@ -46,22 +46,22 @@ def played(seed: int, operations: int = 200) -> list[Operation]:
 
 
 @given(st.integers())
-def test_what_a_right_store_answers_is_linearizable(seed: int) -> None:
+def test_history_of_a_correct_store_is_linearizable(seed: int) -> None:
     assert violations(played(seed)) == []
 
 
 @given(st.integers(0, 10_000))
-def test_a_forgotten_write_is_found_by_whoever_reads_afterwards(seed: int) -> None:
+def test_lost_write_is_detected_by_a_later_read(seed: int) -> None:
     history = played(seed)
     end = max(each.returned or 0.0 for each in history) + 1
     last = max((each for each in history if each.write and each.revision), key=lambda each: each.revision or 0)
     store_revision = (last.revision or 0) + 5
-    forgot = read(None, end, end + 1, store_revision, 0, key=last.key)
-    assert any("misses" in said for said in violations([*history, forgot]))
+    stale = read(None, end, end + 1, store_revision, 0, key=last.key)
+    assert any("misses" in reported for reported in violations([*history, stale]))
 
 
 @pytest.mark.parametrize(
-    ("history", "says"),
+    ("history", "violation"),
     [
         ([write("1", 0, 1, 2), read(None, 2, 3, 1, 0)], "comes in the order before"),
         ([write("1", 0, 1, 2), read(None, 2, 3, 2, 0)], "misses"),
@@ -74,8 +74,8 @@ def test_a_forgotten_write_is_found_by_whoever_reads_afterwards(seed: int) -> No
         ([write("1", 0, None, None), read("1", 2, 3, 4, 4), read(None, 5, 6, 4, 0)], "misses"),
     ],
 )
-def test_what_no_store_can_answer_is_named(history: list[Operation], says: str) -> None:
-    assert any(says in said for said in violations(history)), violations(history)
+def test_impossible_history_is_reported(history: list[Operation], violation: str) -> None:
+    assert any(violation in reported for reported in violations(history)), violations(history)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_what_no_store_can_answer_is_named(history: list[Operation], says: str) 
         [read(None, 0, 1, 2, 0), read(None, 2, 3, 2, 0)],
     ],
 )
-def test_what_is_unknown_may_have_happened_or_not(history: list[Operation]) -> None:
+def test_write_without_a_reply_may_or_may_not_have_taken_effect(history: list[Operation]) -> None:
     assert violations(history) == []
 
 
-def test_time_counts_only_between_operations_that_do_not_overlap() -> None:
+def test_real_time_order_applies_only_to_operations_that_do_not_overlap() -> None:
     overlapping = [write("1", 0, 10, 3), write("2", 0, 10, 2)]
     assert violations(overlapping) == []
     after = replace(overlapping[1], called=11, returned=12)

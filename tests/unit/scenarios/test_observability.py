@@ -1,4 +1,4 @@
-"""The rules in quick motion that end-to-end tests have: the charts' own with shorter times, and nothing else new."""
+"""Accelerated alert rules of the end-to-end tests: those of the charts with shorter durations."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from e2e.scenarios.observability.watch import FACTOR, shortened
 from tests.unit.dashboards.promtool import promtool
 
 
-def test_waits_and_windows_are_divided_and_no_window_is_too_short_for_a_rate() -> None:
+def test_durations_are_divided_but_rate_windows_keep_a_minimum() -> None:
     rule = {"alert": "Slow", "expr": "rate(a[5m]) / rate(b[1h]) > 0.5", "for": "15m", "labels": {"severity": "info"}}
     [group] = shortened([{"name": "one", "rules": [rule, {"record": "r", "expr": "rate(a[1m])"}]}])
     assert group["rules"] == [
         {**rule, "expr": "rate(a[5s]) / rate(b[60s]) > 0.5", "for": "15s"},
         {"record": "r", "expr": "rate(a[5s])"},
     ]
-    assert rule["for"] == "15m", "what was given stays"
+    assert rule["for"] == "15m", "the input is unchanged"
 
 
 @pytest.mark.parametrize("operator", RULES)
-def test_prometheus_takes_them(operator: str, tmp_path: Path) -> None:
+def test_prometheus_accepts_the_accelerated_rules(operator: str, tmp_path: Path) -> None:
     given = groups(RULES[operator], RULES[operator].defaults)["groups"]
     file = tmp_path / "rules.json"
     file.write_text(json.dumps({"groups": shortened(given)}))
-    said = promtool("check", "rules", file)
-    assert said.returncode == 0, said.stdout + said.stderr
+    result = promtool("check", "rules", file)
+    assert result.returncode == 0, result.stdout + result.stderr
     waits = [rule["for"] for group in given for rule in group["rules"] if "for" in rule]
     assert len(waits) > 15
     assert FACTOR == 60

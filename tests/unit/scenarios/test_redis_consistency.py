@@ -1,4 +1,4 @@
-"""The checker of what Redis answered, and the reader of redis-cli's verdict: what is wrong is found."""
+"""The consistency checker for Redis, and the parser of `redis-cli --cluster check`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def got(number: int, called: float, returned: float, key: str = "k") -> Operatio
 
 
 def played(seed: int, writes: int = 30, readers: int = 3) -> list[Operation]:
-    """What clients see of a store that is right: a key has one writer, each operation happens at one moment."""
+    """Return the history of a correct store: a key has one writer, and each operation takes effect at one moment."""
     chance = random.Random(seed)
     history, changes, now = [], [(0.0, 0)], 0.0
     for number in range(1, writes + 1):
@@ -33,7 +33,7 @@ def played(seed: int, writes: int = 30, readers: int = 3) -> list[Operation]:
         changes.append((moment, number))
         history.append(write(number, called, now))
         now += chance.uniform(0, 1)
-    if chance.random() < 0.5:  # the last one is not answered, and maybe it came about
+    if chance.random() < 0.5:  # the last write has no reply, and may have taken effect
         history[-1] = replace(history[-1], returned=None)
         changes = changes[: chance.choice([-1, len(changes)])]
     for _ in range(readers * writes):
@@ -44,27 +44,27 @@ def played(seed: int, writes: int = 30, readers: int = 3) -> list[Operation]:
     return history
 
 
-def answered(history: list[Operation]) -> list[Operation]:
+def acknowledged(history: list[Operation]) -> list[Operation]:
     return [each for each in history if each.write and each.returned is not None]
 
 
 @given(st.integers())
-def test_what_a_right_store_answers_passes(seed: int) -> None:
+def test_history_of_a_correct_store_is_accepted(seed: int) -> None:
     assert violations(played(seed)) == []
 
 
 @given(st.integers(0, 10_000), st.data())
-def test_a_forgotten_write_is_found_by_the_last_read(seed: int, data: st.DataObject) -> None:
+def test_lost_write_is_detected_by_the_last_read(seed: int, data: st.DataObject) -> None:
     history = played(seed)
-    last = max(each.number for each in answered(history))
+    last = max(each.number for each in acknowledged(history))
     end = max(each.returned or 0.0 for each in history) + 1
     final = got(data.draw(st.integers(0, last - 1)), end, end + 1)
-    assert any("misses" in said for said in violations([*history, final]))
+    assert any("misses" in output for output in violations([*history, final]))
     assert {each.number for each in lost(history, [final])} == set(range(final.number + 1, last + 1))
 
 
 @pytest.mark.parametrize(
-    ("history", "says"),
+    ("history", "violation"),
     [
         ([write(1, 0, 1), got(0, 2, 3)], "misses write"),
         ([write(1, 0, 1), write(2, 2, 3), got(1, 4, 5)], "misses write"),
@@ -73,8 +73,8 @@ def test_a_forgotten_write_is_found_by_the_last_read(seed: int, data: st.DataObj
         ([write(1, 0, 1, "a"), got(1, 2, 3, "b")], "nobody had begun"),
     ],
 )
-def test_what_no_store_can_answer_is_named(history: list[Operation], says: str) -> None:
-    assert any(says in said for said in violations(history)), violations(history)
+def test_impossible_history_is_reported(history: list[Operation], violation: str) -> None:
+    assert any(violation in output for output in violations(history)), violations(history)
 
 
 @pytest.mark.parametrize(
@@ -86,24 +86,28 @@ def test_what_no_store_can_answer_is_named(history: list[Operation], says: str) 
         [write(1, 0, 5), got(1, 1, 3), got(0, 2, 4)],
     ],
 )
-def test_what_is_not_answered_yet_may_have_happened_or_not(history: list[Operation]) -> None:
+def test_write_without_a_reply_may_or_may_not_have_taken_effect(history: list[Operation]) -> None:
     assert violations(history) == []
 
 
-def test_only_what_was_acknowledged_around_a_crash_is_forgiven() -> None:
+def test_only_writes_acknowledged_around_a_crash_may_be_lost() -> None:
     history = [write(1, 0, 1), write(2, 9.5, 10), got(2, 10.1, 10.2), write(3, 20, 21)]
     crash = [(9.0, 11.0)]
     assert violations([*history, got(1, 12, 13)])
     assert violations([*forgiving(history, crash), got(1, 12, 13)]) == []
-    assert violations([*forgiving(history, crash), got(0, 12, 13)]), "what was acknowledged before it is missed"
-    assert violations([*forgiving(history, crash), got(2, 22, 23)]), "what was acknowledged after it, too"
+    assert violations([*forgiving(history, crash), got(0, 12, 13)]), (
+        "a write acknowledged before the crash must not be lost"
+    )
+    assert violations([*forgiving(history, crash), got(2, 22, 23)]), (
+        "a write acknowledged after the crash must not be lost"
+    )
 
 
 ME = "aaaa 10.1.2.3:6379@16379,demo-0 myself,master - 0 0 3 connected 0-2 7 [5->-bbbb] [9-<-cccc]"
 OTHER = "bbbb 10.1.2.4:6379@16379,demo-1 master - 0 1 1 connected 3-6 8-16383"
 
 
-def test_what_a_node_claims_for_itself_is_read_from_its_own_line() -> None:
+def test_own_slots_are_read_from_the_nodes_own_line() -> None:
     assert own_slots(f"{OTHER}\n{ME}\n") == {"aaaa": [0, 1, 2, 7]}
     assert opened(f"{OTHER}\n{ME}\n") == "[5->-bbbb][9-<-cccc]"
 
@@ -123,7 +127,7 @@ S: bbbb 10.1.2.4:6379
 
 
 @pytest.mark.parametrize(
-    ("said", "wrong"),
+    ("output", "wrong"),
     [
         (FINE, ()),
         (FINE.replace(MUST_SAY[1], "[ERR] Not all 16384 slots are covered by nodes."),
@@ -134,9 +138,9 @@ S: bbbb 10.1.2.4:6379
          ("Could not connect to Redis at 10.1.2.3:6379: Connection refused",)),
     ],
 )  # fmt: skip
-def test_the_judges_verdict_is_what_the_check_says(said: str, wrong: tuple[str, ...]) -> None:
-    assert read(said) == Verdict(1, 1, wrong)
+def test_verdict_lists_the_problems_of_the_check(output: str, wrong: tuple[str, ...]) -> None:
+    assert read(output) == Verdict(1, 1, wrong)
 
 
-def test_a_judge_who_says_nothing_has_found_nothing_in_order() -> None:
+def test_empty_output_of_the_check_is_a_failure() -> None:
     assert read("") == Verdict(0, 0, tuple(f"not said: {line}" for line in MUST_SAY))

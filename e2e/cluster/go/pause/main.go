@@ -1,5 +1,5 @@
-// Command pause is the process of a pod's sandbox: it holds the pod's namespaces open until it is told to go, and, where
-// it is the first process of a shared PID namespace, takes in the exit of orphans.
+// Command pause is the process of a pod's sandbox: it keeps the pod's namespaces open until SIGINT or SIGTERM. As the
+// first process of a shared PID namespace it reaps orphaned processes.
 package main
 
 import (

@@ -1,4 +1,4 @@
-"""What the machine lacks, said with its mend."""
+"""Errors for missing requirements, each with its fix."""
 
 import os
 import shutil
@@ -20,25 +20,25 @@ def test_only_missing_packages_are_installed() -> None:
     ]
 
 
-def test_without_root_the_error_names_the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_root_names_the_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="needs root") as caught:
         host.prepare()
-    assert "CLUSTER=kind" in caught.value.mend
+    assert "CLUSTER=kind" in caught.value.fix
 
 
-def test_a_full_disk_names_the_place_and_the_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_error_names_the_directory_and_the_required_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1.5e9))
     with pytest.raises(ClusterError, match=r"1\.5 GB free at /"):
         host._disk()
 
 
-def test_a_missing_kernel_module_is_named_with_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernel_module_is_named_with_its_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_has_overlay", lambda: False)
     monkeypatch.setattr(host, "succeeds", lambda *_: False)
-    with pytest.raises(ClusterError, match="lacks overlay: containers' file systems") as caught:
+    with pytest.raises(ClusterError, match="lacks overlay: required for container file systems") as caught:
         host._kernel()
-    assert "modprobe overlay" in caught.value.mend
+    assert "modprobe overlay" in caught.value.fix
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_port_in_use_is_named_with_the_way_to_its_owner(taken_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_in_use_error_names_a_command_to_find_its_owner(taken_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "API_PORT", taken_port)
     with pytest.raises(ClusterError, match=f"port {taken_port}") as caught:
         host._port()
-    assert f"sport = :{taken_port}" in caught.value.mend
+    assert f"sport = :{taken_port}" in caught.value.fix
 
 
-def test_a_network_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_route_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = '[{"dst": "default", "dev": "eth0"}, {"dst": "10.0.0.0/8", "dev": "tun0"}, {"dst": "192.168.1.0/24"}]'
     monkeypatch.setattr(network, "run", lambda *_: routes)
     with pytest.raises(ClusterError, match=r"10\.0\.0\.0/8 dev tun0"):

@@ -1,4 +1,4 @@
-"""Processes are known by pid and start time."""
+"""Processes, identified by PID and start time."""
 
 import dataclasses
 import socket
@@ -11,18 +11,18 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.machine import processes
 
 
-def test_a_process_is_ended_and_waited_for(tmp_path: Path) -> None:
+def test_stop_waits_until_the_process_has_ended(tmp_path: Path) -> None:
     process = processes.start("sleeper", ["sleep", "60"], log=tmp_path / "log")
     assert process.alive
     processes.stop([process])
     assert not process.alive
 
 
-def test_a_process_whose_first_thread_has_ended_still_has_its_ports(tmp_path: Path) -> None:
+def test_process_without_its_first_thread_keeps_its_ports(tmp_path: Path) -> None:
     port = (
         "import ctypes, socket, threading, time\n"
-        "held = socket.create_server(('127.0.0.1', 0))\n"
-        "print(held.getsockname()[1], flush=True)\n"
+        "listener = socket.create_server(('127.0.0.1', 0))\n"
+        "print(listener.getsockname()[1], flush=True)\n"
         "threading.Thread(target=time.sleep, args=(60,)).start()\n"
         "ctypes.CDLL(None).pthread_exit(None)\n"
     )
@@ -37,19 +37,19 @@ def test_a_process_whose_first_thread_has_ended_still_has_its_ports(tmp_path: Pa
     assert not process.alive
 
 
-def test_a_stranger_with_the_same_pid_is_left_alone(tmp_path: Path) -> None:
-    ours = processes.start("sleeper", ["sleep", "60"], log=tmp_path / "log")
-    stranger = dataclasses.replace(ours, started=ours.started - 1)
+def test_other_process_with_the_same_pid_is_not_stopped(tmp_path: Path) -> None:
+    process = processes.start("sleeper", ["sleep", "60"], log=tmp_path / "log")
+    other = dataclasses.replace(process, started=process.started - 1)
     try:
-        assert not stranger.alive
-        processes.stop([stranger])
-        assert ours.alive
+        assert not other.alive
+        processes.stop([other])
+        assert process.alive
     finally:
-        processes.stop([ours])
+        processes.stop([process])
 
 
-def test_waiting_ends_with_the_last_words_of_what_died(tmp_path: Path) -> None:
+def test_wait_fails_with_the_log_of_the_process_that_exited(tmp_path: Path) -> None:
     process = processes.start("broken", ["sh", "-c", "echo no such flag; exit 1"], log=tmp_path / "log")
-    with pytest.raises(ClusterError, match="broken ended while waiting for its port") as caught:
+    with pytest.raises(ClusterError, match="broken exited while waiting for its port") as caught:
         processes.wait_until(lambda: False, "its port", needs=[process], timeout=10)
     assert "no such flag" in caught.value.what

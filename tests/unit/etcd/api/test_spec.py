@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api.reserved_arguments import REFUSED
+from operators.etcd.api.reserved_arguments import RESERVED_FLAGS
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
 from operators.etcd.api.versions import Version
@@ -98,6 +98,6 @@ def test_no_flag_that_the_operator_sets_can_be_given_again(spec_of: Any) -> None
     )
     given = [argument.partition("=")[0] for argument in arguments(resource)]
     may_be_given_more_than_once = {"--feature-gates"}
-    taken = [flag for flag in given if not re.match(REFUSED, flag) and not re.match(REFUSED, f"{flag}=x")]
+    taken = [flag for flag in given if not re.match(RESERVED_FLAGS, flag) and not re.match(RESERVED_FLAGS, f"{flag}=x")]
     assert set(taken) <= may_be_given_more_than_once
     assert len(given) > 10

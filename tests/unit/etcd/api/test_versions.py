@@ -124,8 +124,8 @@ def test_what_a_version_can_do_is_known(text: str, able: tuple[object, ...]) -> 
         len(known.corruption_checks),
         known.restores_with,
         known.bumps_revision,
-        known.asks_auth_status,
-        known.hashes_keys,
+        known.has_auth_status,
+        known.has_hash_kv,
     )
 
 

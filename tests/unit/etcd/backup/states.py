@@ -57,7 +57,7 @@ def snapshot_pod(
     """The pod that takes a snapshot of demo-1, as it is in the API."""
     resource = resource or backup()
     made = pods.snapshot_pod(
-        SETTINGS, resource, of or cluster(), "demo-1", said_by(1), attempt=attempt, told="It gives it.", keep=None
+        SETTINGS, resource, of or cluster(), "demo-1", said_by(1), attempt=attempt, message="It gives it.", keep=None
     )
     return there(made, "p-1", **status)
 

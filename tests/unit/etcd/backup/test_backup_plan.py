@@ -338,7 +338,7 @@ def test_a_snapshot_without_a_quorum_comes_with_a_caution() -> None:
     sources = (SnapshotSource("demo-0", said_by(0, leader=-1)), SnapshotSource("demo-1", error="away"))
     made = plan(dataclasses.replace(READY, sources=sources))
     assert "The cluster has no leader: demo-0 has applied most of the 1 that answer" in made.verdict.message
-    assert pod_of(made)["metadata"]["annotations"][pods.TOLD] == made.verdict.message
+    assert pod_of(made)["metadata"]["annotations"][pods.MESSAGE] == made.verdict.message
 
 
 # What the pod is told.

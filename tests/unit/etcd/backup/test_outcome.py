@@ -25,14 +25,14 @@ def test_a_pod_that_has_not_ended_has_come_to_nothing(reported: Obj) -> None:
 def test_what_the_last_container_said_is_what_it_came_to() -> None:
     found = outcome(pod(ended({}, "any text of etcdutl", {"revision": 7})))
     assert found is not None
-    assert (found.succeeded, found.said) == (True, {"revision": 7})
+    assert (found.succeeded, found.result) == (True, {"revision": 7})
     assert (found.started, found.finished) == (at(BEGAN), at(ENDED))
 
 
-@pytest.mark.parametrize("said", ["", "all went well", "[7]", "null", "{}", '{"revision": 7'])
-def test_success_without_a_result_is_none(said: str) -> None:
+@pytest.mark.parametrize("result", ["", "all went well", "[7]", "null", "{}", '{"revision": 7'])
+def test_success_without_a_result_is_none(result: str) -> None:
     """An image that is another program ends well, too: what it did not say, it did not do."""
-    found = outcome(pod(ended(said)))
+    found = outcome(pod(ended(result)))
     assert found is not None
     assert not found.succeeded
     assert found.reason == "NoResult"

@@ -118,16 +118,16 @@ async def test_an_interrupted_draft_leaves_no_parts(objects: ObjectStore) -> Non
 async def test_a_draft_that_is_given_up_while_its_upload_begins_leaves_none(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, begun, ask = objects.bucket(), asyncio.Event(), s3.Bucket.ask
+    name, begun, request = objects.bucket(), asyncio.Event(), s3.Bucket.request
 
     async def slow(self: s3.Bucket, operation: str, **given: object) -> object:
-        answer = await ask(self, operation, **given)
+        answer = await request(self, operation, **given)
         if operation == "create_multipart_upload":
             begun.set()
             await asyncio.sleep(0.05)  # the answer is on its way
         return answer
 
-    monkeypatch.setattr(s3.Bucket, "ask", slow)
+    monkeypatch.setattr(s3.Bucket, "request", slow)
     async with bucket_of(objects, name) as store:
         task = asyncio.create_task(keep(store, "a.db", LONG))
         await begun.wait()
@@ -164,14 +164,14 @@ async def test_a_store_that_does_not_list_uploads_takes_files_all_the_same(
 
 
 async def test_a_part_that_fails_ends_the_draft(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, ask = objects.bucket(), s3.Bucket.ask
+    name, request = objects.bucket(), s3.Bucket.request
 
     async def failing(self: s3.Bucket, operation: str, **given: object) -> object:
         if operation == "upload_part" and given["PartNumber"] == 2:
             raise StoreUnreachable("cut off")
-        return await ask(self, operation, **given)
+        return await request(self, operation, **given)
 
-    monkeypatch.setattr(s3.Bucket, "ask", failing)
+    monkeypatch.setattr(s3.Bucket, "request", failing)
     async with bucket_of(objects, name) as store:
         with pytest.raises(StoreUnreachable):
             await keep(store, "a.db", LONG)

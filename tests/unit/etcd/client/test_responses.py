@@ -200,5 +200,5 @@ def test_a_piece_says_how_much_is_to_come() -> None:
     ],
 )
 def test_what_is_not_etcds_is_never_taken_for_an_answer(read: Any, answer: Any) -> None:
-    with pytest.raises(responses.ODD):
+    with pytest.raises(responses.MALFORMED):
         read(answer)

@@ -23,16 +23,18 @@ def observe(world: World) -> Observed:
     resource = world.resource
     replicas = world.stateful_set["spec"]["replicas"] if world.stateful_set else 0
     numbers = sorted({*range(max(world.size, replicas)), *world.pods, *world.disks})
-    places = tuple(_place(world, resource, number) for number in numbers)
-    answering = [place for place in places if place.status]
-    found = Observed(world.stateful_set, places, cluster_id=CLUSTER_ID if answering else 0)
-    voices = [place for place in answering if place.status and place.status.leader and not place.status.learner]
+    instances = tuple(_instance(world, resource, number) for number in numbers)
+    answering = [instance for instance in instances if instance.status]
+    found = Observed(world.stateful_set, instances, cluster_id=CLUSTER_ID if answering else 0)
+    voices = [
+        instance for instance in answering if instance.status and instance.status.leader and not instance.status.learner
+    ]
     if not voices:
         return found
     return with_members(resource, found, Members(CLUSTER_ID, tuple(world.members.values())))
 
 
-def _place(world: World, resource: EtcdCluster, number: int) -> Instance:
+def _instance(world: World, resource: EtcdCluster, number: int) -> Instance:
     pod, disk, name = world.pods.get(number), world.disks.get(number), f"demo-{number}"
     obj = _pod(world, number, pod) if pod else None
     said = None

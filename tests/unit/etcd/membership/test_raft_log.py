@@ -24,8 +24,8 @@ def world(resource: EtcdCluster, applied: int, arguments: list[str] | None = Non
     found = replace(seen(resource, own, own, own, image=RUNS), cluster_version=version)
     if arguments is None:
         return found
-    places = tuple(replace(place, pod_obj=_with(place.pod_obj, arguments)) for place in found.places)
-    return replace(found, places=places)
+    instances = tuple(replace(instance, pod_obj=_with(instance.pod_obj, arguments)) for instance in found.instances)
+    return replace(found, instances=instances)
 
 
 def _with(pod: Any, arguments: list[str]) -> Obj:
@@ -69,8 +69,8 @@ def test_members_that_run_the_next_version_already_wait_for_nobody() -> None:
     resource = cluster(version="3.7.0", status={"runsAs": AFTER})
     found = world(resource, 501 + ENTRIES_PER_SNAPSHOT)
     ahead = replace(VOTER, version="3.7.0", applied=1)
-    others = seen(resource, ahead).places
-    assert unreadable(resource, replace(found, places=(*others, *found.places[1:]))) == ""
+    others = seen(resource, ahead).instances
+    assert unreadable(resource, replace(found, instances=(*others, *found.instances[1:]))) == ""
 
 
 def test_what_makes_it_sooner_is_rolled_out_while_the_upgrade_waits() -> None:

@@ -88,7 +88,9 @@ def test_whatever_fails_nothing_is_lost_by_us_and_all_becomes_as_wanted(
     made = world.settle()
     assert made is not None, f"it never became as wanted: {told(world)}"
     assert wanted(world)
-    assert {place.number for place in observe(world).places if place.volume or place.pod} == set(range(world.size))
+    assert {instance.number for instance in observe(world).instances if instance.volume or instance.pod} == set(
+        range(world.size)
+    )
     before = (world.counts.copy(), world.status, world.stateful_set)
     world.reconcile()
     assert before == (world.counts, world.status, world.stateful_set), "and then it rests"

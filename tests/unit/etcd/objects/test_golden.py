@@ -58,8 +58,8 @@ def test_the_objects_are_as_written(case: str) -> None:
     if mode != "none":
         secrets = Secrets(digest="d" * 16, authority_key=f"ca-{'d' * 16}.crt" if mode == "self" else "ca.crt")
     steps = [
-        provisioning.keep_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
-        provisioning.keep_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provisioning.ensure_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:

@@ -110,7 +110,7 @@ async def test_an_operator_that_errs_is_caught(
 
 def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
-    keep = provisioning.keep_stateful_set
+    keep = provisioning.ensure_stateful_set
 
     def trusting(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
         step = keep(settings, resource, seen, now)
@@ -120,7 +120,7 @@ def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
         ]
         return dataclasses.replace(step, actions=tuple(applied))
 
-    patch.setattr(plan, "keep_stateful_set", trusting)
+    patch.setattr(plan, "ensure_stateful_set", trusting)
 
 
 @pytest.mark.parametrize("disturbance", ["a stale view", "a handover, the last write lands a step later"])

@@ -38,13 +38,13 @@ def ended(world: Observed, number: int, words: str = f'"error":"a0 {INCONSISTENT
     """The same, but the pod at a place ended with these words."""
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
     container: Obj = {"name": "etcd", "ready": False, "state": waiting, "lastState": {"terminated": {"message": words}}}
-    places = tuple(
-        replace(place, pod_obj={**(place.pod_obj or {}), "status": {"containerStatuses": [container]}})
-        if place.number == number
-        else place
-        for place in world.places
+    instances = tuple(
+        replace(instance, pod_obj={**(instance.pod_obj or {}), "status": {"containerStatuses": [container]}})
+        if instance.number == number
+        else instance
+        for instance in world.instances
     )
-    return replace(world, places=places)
+    return replace(world, instances=instances)
 
 
 def mend(resource: EtcdCluster, world: Observed) -> Step:
@@ -59,10 +59,10 @@ def test_nothing_is_asked_or_done_while_nobody_complains() -> None:
 
 def test_an_alarm_in_any_members_status_is_reason_enough_to_ask() -> None:
     _, world = hashed(1, 1, 1, alarm=None)
-    place = world.places[1]
-    assert place.status is not None
-    told = replace(place, status=replace(place.status, errors=("memberID:5 alarm:CORRUPT ",)))
-    assert suspected(replace(world, places=(world.places[0], told, world.places[2])))
+    instance = world.instances[1]
+    assert instance.status is not None
+    told = replace(instance, status=replace(instance.status, errors=("memberID:5 alarm:CORRUPT ",)))
+    assert suspected(replace(world, instances=(world.instances[0], told, world.instances[2])))
 
 
 @pytest.mark.parametrize("named", [0, member_id(0), member_id(1), member_id(2), 0xDEAD])

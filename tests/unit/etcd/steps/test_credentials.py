@@ -13,7 +13,7 @@ from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
 from operators.etcd.client.server import Access
 from operators.etcd.security.secrets import Secrets
-from operators.etcd.steps.credentials import former, keep_auth, require_entry
+from operators.etcd.steps.credentials import ensure_auth, former, require_access
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import DOWN, NOW, VOTER, At, acts, cluster, plan, seen
@@ -36,7 +36,7 @@ def world(
 
 
 def test_users_are_asked_for_as_soon_as_the_spec_says_so() -> None:
-    step = keep_auth(*world(WANTED, enabled=False), NOW)
+    step = ensure_auth(*world(WANTED, enabled=False), NOW)
     (call,) = step.actions
     assert isinstance(call, EnableAuth)
     assert (call.user, call.password, call.endpoints[0].name) == ("root", "new", "demo-0")
@@ -44,7 +44,7 @@ def test_users_are_asked_for_as_soon_as_the_spec_says_so() -> None:
 
 
 def test_nobody_is_asked_any_more_as_soon_as_the_spec_says_so() -> None:
-    step = keep_auth(*world(UNWANTED, enabled=True), NOW)
+    step = ensure_auth(*world(UNWANTED, enabled=True), NOW)
     (call,) = step.actions
     assert isinstance(call, DisableAuth)
     assert call.access.password == "new"
@@ -52,7 +52,7 @@ def test_nobody_is_asked_any_more_as_soon_as_the_spec_says_so() -> None:
 
 @pytest.mark.parametrize(("auth", "enabled"), [(WANTED, True), (UNWANTED, False), (None, False), (None, True)])
 def test_what_is_as_wanted_or_nobodys_wish_is_left_alone(auth: Any, enabled: bool) -> None:
-    assert keep_auth(*world(auth, enabled=enabled), NOW) == Step()
+    assert ensure_auth(*world(auth, enabled=enabled), NOW) == Step()
 
 
 def test_a_password_that_was_changed_in_the_secret_is_changed_in_etcd() -> None:
@@ -60,7 +60,7 @@ def test_a_password_that_was_changed_in_the_secret_is_changed_in_etcd() -> None:
     access = former(there.secrets)
     assert access is not None
     there = replace(there, secrets=replace(there.secrets, access=access))
-    step = keep_auth(resource, there, NOW)
+    step = ensure_auth(resource, there, NOW)
     (call,) = step.actions
     assert isinstance(call, ChangePassword)
     assert (call.access.password, call.user, call.password) == ("old", "root", "new")
@@ -68,7 +68,7 @@ def test_a_password_that_was_changed_in_the_secret_is_changed_in_etcd() -> None:
 
 def test_no_password_appears_in_what_is_said() -> None:
     resource, there = world(WANTED, enabled=True, previous="old", former_password=True)
-    for step in (keep_auth(resource, there, NOW), keep_auth(*world(WANTED, enabled=False, password="hush"), NOW)):
+    for step in (ensure_auth(resource, there, NOW), ensure_auth(*world(WANTED, enabled=False, password="hush"), NOW)):
         said = f"{step} {step.message} {[str(call) for call in step.actions]}"
         assert not any(f"'{word}'" in said or f" {word} " in said for word in ("old", "new", "hush"))
 
@@ -85,16 +85,16 @@ def test_the_former_password_is_tried_if_there_is_another(password: str, previou
 
 
 def test_the_cluster_is_not_ready_while_nobody_knows_whether_users_are_asked_for() -> None:
-    step = keep_auth(*world(WANTED, enabled=None), NOW)
+    step = ensure_auth(*world(WANTED, enabled=None), NOW)
     assert (step.actions, step.reason, step.progress) == ((), "CheckingAuth", Progress.PROGRESSING)
 
 
 def test_without_a_quorum_nothing_is_changed() -> None:
-    assert keep_auth(*world(WANTED, enabled=False, known=False), NOW) == Step()
+    assert ensure_auth(*world(WANTED, enabled=False, known=False), NOW) == Step()
 
 
 def test_an_operator_that_is_let_in_says_nothing() -> None:
-    assert require_entry(*world(WANTED, enabled=True), NOW) == Step()
+    assert require_access(*world(WANTED, enabled=True), NOW) == Step()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_an_operator_that_is_not_let_in_says_what_mends_it_and_touches_nothing(
     shut = replace(DOWN, ready=True, runs=True)
     told = "demo-0 refuses: authentication failed."
     resource, there = world(auth, shut, shut, shut, enabled=None, previous=previous, known=False, denied=told)
-    step = require_entry(resource, there, NOW)
+    step = require_access(resource, there, NOW)
     assert (step.actions, step.reason, step.progress) == ((), "Denied", Progress.BLOCKED)
     assert told in step.message
     assert words in step.message

@@ -48,23 +48,23 @@ def full(
 
 
 def sized(world: Observed, sizes: tuple[Sizes, ...]) -> Observed:
-    places = []
-    for place, (size, in_use) in zip(world.places, sizes, strict=True):
-        said = place.status and replace(place.status, db_size=size * MIB, db_in_use=in_use * MIB)
-        places.append(replace(place, status=said))
-    return replace(world, places=tuple(places))
+    instances = []
+    for instance, (size, in_use) in zip(world.instances, sizes, strict=True):
+        said = instance.status and replace(instance.status, db_size=size * MIB, db_in_use=in_use * MIB)
+        instances.append(replace(instance, status=said))
+    return replace(world, instances=tuple(instances))
 
 
 def with_quota(world: Observed, number: int, size: int) -> Observed:
     """The same, but a pod was made with another quota."""
     container = {"name": "etcd", "args": ["--name=x", f"--quota-backend-bytes={size}"]}
-    places = [
-        replace(place, pod_obj={**(place.pod_obj or {}), "spec": {"containers": [container]}})
-        if place.number == number
-        else place
-        for place in world.places
+    instances = [
+        replace(instance, pod_obj={**(instance.pod_obj or {}), "spec": {"containers": [container]}})
+        if instance.number == number
+        else instance
+        for instance in world.instances
     ]
-    return replace(world, places=tuple(places))
+    return replace(world, instances=tuple(instances))
 
 
 def relieve(resource: EtcdCluster, world: Observed) -> Step:
@@ -213,9 +213,9 @@ def test_a_corrupt_cluster_is_not_compacted() -> None:
 
 def test_the_pods_own_quota_counts_before_the_specs() -> None:
     resource, world = full((1, 1), (1, 1), (1, 1))
-    place = with_quota(world, 1, 12345).places[1]
-    assert quota(resource, place) == 12345
-    assert quota(resource, replace(place, pod_obj=None)) == QUOTA
+    instance = with_quota(world, 1, 12345).instances[1]
+    assert quota(resource, instance) == 12345
+    assert quota(resource, replace(instance, pod_obj=None)) == QUOTA
 
 
 @given(

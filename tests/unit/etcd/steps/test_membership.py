@@ -128,11 +128,11 @@ def test_a_learner_that_never_comes_is_removed() -> None:
     resource = cluster(recorded=[0, 1])
     stuck = At(learner=True, started=False, up=False, trouble="ImagePullBackOff: no such image")
     world = seen(resource, VOTER, replace(stuck, made="2026-01-01T11:51:00Z"), ABSENT)
-    times = [place.volume for place in world.places if place.number == 1 and place.volume]
+    times = [instance.volume for instance in world.instances if instance.number == 1 and instance.volume]
     times[0]["metadata"]["creationTimestamp"] = "2026-01-01T11:51:00Z"
     assert acts(plan(resource, world).actions) == [], "9 minutes"
     times[0]["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"
-    world.places[1].pod_obj["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"  # type: ignore[index]
+    world.instances[1].pod_obj["metadata"]["creationTimestamp"] = "2026-01-01T11:49:59Z"  # type: ignore[index]
     told = plan(resource, world)
     assert acts(told.actions) == [], "it is said before it is done"
     assert told.verdict.reason == "LearnerStuck"
@@ -189,7 +189,7 @@ def test_nobody_is_added_while_a_voter_is_down() -> None:
 def test_nobody_is_added_before_all_were_connected_for_as_long_as_etcd_demands() -> None:
     resource = cluster(5)
     world = seen(resource, VOTER, VOTER, VOTER, ABSENT, ABSENT)
-    containers = world.places[2].pod_obj["status"]["containerStatuses"]  # type: ignore[index]
+    containers = world.instances[2].pod_obj["status"]["containerStatuses"]  # type: ignore[index]
     containers[0]["state"] = {"running": {"startedAt": "2026-01-01T11:59:58Z"}}
     made = plan(resource, world)
     assert acts(made.actions) == []
@@ -289,7 +289,7 @@ def test_after_a_member_its_pod_goes_and_only_then_its_volume() -> None:
 def test_a_number_does_not_come_again_while_its_former_volume_is_there() -> None:
     resource = cluster(3)
     leaving = seen(resource, VOTER, VOTER, replace(ABSENT, disk="disk-2"))
-    volume = leaving.places[2].volume
+    volume = leaving.instances[2].volume
     assert volume is not None
     volume["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:59Z"
     made = plan(resource, leaving)
@@ -338,7 +338,7 @@ def test_a_member_that_cannot_be_reached_and_is_ready_counts_as_healthy_where_it
 def test_a_leader_that_cannot_be_reached_is_not_removed_and_the_others_are_healthy_all_the_same() -> None:
     resource = cluster(1)
     world = seen(resource, VOTER, VOTER, replace(DOWN, runs=True, ready=True), leader=2)
-    assert [place.name for place in world.healthy_voters] == ["demo-0", "demo-1"]
+    assert [instance.name for instance in world.healthy_voters] == ["demo-0", "demo-1"]
     made = plan(resource, world)
     assert acts(made.actions) == []
     assert "demo-2 is not removed yet: it leads, and cannot be reached to hand over" in made.verdict.message
@@ -373,7 +373,7 @@ def test_a_member_that_is_of_no_place_stops_everything() -> None:
 def test_another_clusters_volume_is_left_alone() -> None:
     resource = cluster(recorded=None)
     world = seen(resource, replace(ABSENT, disk="theirs"), ABSENT, ABSENT, known=False, stateful_set=False)
-    volume = world.places[0].volume
+    volume = world.instances[0].volume
     assert volume is not None
     volume["metadata"]["labels"] = {"etcd.ydzs.io/cluster-uid": "u-0"}
     made = plan(resource, world)

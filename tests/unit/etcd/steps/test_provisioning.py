@@ -33,19 +33,19 @@ def budget(spec: Obj) -> Obj:
 
 def test_a_budget_that_nobody_asks_for_any_more_goes() -> None:
     resource, found = cluster(1), budget({"maxUnavailable": 1})
-    step = provisioning.keep_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
+    step = provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
     (action,) = step.actions
     assert isinstance(action, Delete)
-    assert provisioning.keep_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
+    assert provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
 
 
 def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
     resource = cluster(podDisruptionBudget={"minAvailable": 2})
-    (action,) = provisioning.keep_disruption_budget(
+    (action,) = provisioning.ensure_disruption_budget(
         SETTINGS, resource, Observed(disruption_budget=budget({"maxUnavailable": 1})), NOW
     ).actions
     assert isinstance(action, Delete), "Kubernetes takes one of the two only"
-    (action,) = provisioning.keep_disruption_budget(
+    (action,) = provisioning.ensure_disruption_budget(
         SETTINGS, resource, Observed(disruption_budget=budget({"minAvailable": 1})), NOW
     ).actions
     assert isinstance(action, Apply)
@@ -56,7 +56,7 @@ def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
 
 def keep(vault: Vault, found: Observed) -> Step:
     found = replace(found, secrets=vault.judged())
-    return provisioning.keep_secrets(SETTINGS, vault.resource, found, vault.now)
+    return provisioning.ensure_secrets(SETTINGS, vault.resource, found, vault.now)
 
 
 def test_no_pod_is_made_before_its_certificates() -> None:
@@ -85,12 +85,12 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
 def test_where_nobody_asks_for_certificates_none_are_made() -> None:
     given: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "a"}, "client": {"secretName": "b"}}}
     for spec in ({}, given):
-        assert provisioning.keep_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
+        assert provisioning.ensure_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
 
 
 def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
     resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours"}})
-    step = provisioning.keep_secrets(SETTINGS, resource, Observed(), NOW)
+    step = provisioning.ensure_secrets(SETTINGS, resource, Observed(), NOW)
     assert step.progress is Progress.DONE
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 3
 
@@ -102,7 +102,7 @@ def started(digests: list[str], template: str | None) -> Observed:
     ]
     annotations = {"annotations": {SECRETS: template}}
     made: Obj | None = {"spec": {"template": {"metadata": annotations}}} if template is not None else None
-    return Observed(stateful_set=made, places=(*pods, Instance(7, "demo-7")))
+    return Observed(stateful_set=made, instances=(*pods, Instance(7, "demo-7")))
 
 
 @pytest.mark.parametrize(
@@ -158,22 +158,22 @@ def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str
     """Members whose claims ask for this; `has`: what they got, if anything else."""
     resource = cluster(len(sizes))
     found = seen(resource, *[VOTER] * len(sizes))
-    places = []
-    for place, size in zip(found.places, sizes, strict=True):
-        volume = copy.deepcopy(place.volume)
+    instances = []
+    for instance, size in zip(found.instances, sizes, strict=True):
+        volume = copy.deepcopy(instance.volume)
         assert volume is not None
         volume["spec"] = {"resources": {"requests": {"storage": size}}}
         volume["status"] = {"phase": phase, "capacity": {"storage": has or size}}
-        places.append(replace(place, volume=volume))
+        instances.append(replace(instance, volume=volume))
     stateful_set = copy.deepcopy(found.stateful_set)
     assert stateful_set is not None
     (claim,) = stateful_set["spec"]["volumeClaimTemplates"]
     claim["spec"]["resources"]["requests"]["storage"] = template
-    return replace(found, places=tuple(places), stateful_set=stateful_set)
+    return replace(found, instances=tuple(instances), stateful_set=stateful_set)
 
 
 def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) -> Step:
-    return provisioning.grow_volumes(cluster(len(found.places), storage={"size": size}, **spec), found, now)
+    return provisioning.grow_volumes(cluster(len(found.instances), storage={"size": size}, **spec), found, now)
 
 
 def test_each_volume_is_asked_to_grow() -> None:
@@ -212,17 +212,17 @@ def test_the_stateful_set_goes_only_while_the_members_are_known() -> None:
 def refused(found: Observed, when: datetime, size: str = "20Gi") -> Observed:
     """As the executor notes it."""
     step = grow(found, size, when)
-    places = []
-    for place in found.places:
-        volume = copy.deepcopy(place.volume)
+    instances = []
+    for instance in found.instances:
+        volume = copy.deepcopy(instance.volume)
         assert volume is not None
         for action in step.actions:
             if isinstance(action, Patch) and action.obj["metadata"]["name"] == volume["metadata"]["name"]:
                 assert action.noted is not None
                 key, beginning = action.noted
                 volume["metadata"]["annotations"] = {key: f"{beginning}: its class does not allow it"}
-        places.append(replace(place, volume=volume))
-    return replace(found, places=tuple(places))
+        instances.append(replace(instance, volume=volume))
+    return replace(found, instances=tuple(instances))
 
 
 def test_volumes_that_cannot_grow_are_told_and_hold_nothing_up() -> None:

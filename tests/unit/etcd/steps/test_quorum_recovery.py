@@ -65,8 +65,10 @@ def names(members: Iterable[Any]) -> list[str]:
 def speaking(world: Observed, number: int, applied: int, revision: int = 7) -> Observed:
     """The same, but the server at a place, which serves no client, tells by its metrics how far it is."""
     told = RaftProgress(member_id(number), applied, revision)
-    places = [replace(place, progress=told) if place.number == number else place for place in world.places]
-    return replace(world, places=tuple(places))
+    instances = [
+        replace(instance, progress=told) if instance.number == number else instance for instance in world.instances
+    ]
+    return replace(world, instances=tuple(instances))
 
 
 # Evidence
@@ -75,8 +77,8 @@ def speaking(world: Observed, number: int, applied: int, revision: int = 7) -> O
 def test_members_that_are_away_are_not_lost() -> None:
     resource, world = without_quorum(AWAY, AWAY, AWAY)
     left = found(resource, world)
-    assert not left.for_good
-    assert names(left.silent) == ["demo-0", "demo-1", "demo-2"]
+    assert not left.is_permanent
+    assert names(left.unreachable) == ["demo-0", "demo-1", "demo-2"]
     step = recover(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.PROGRESSING)
     assert "2 of 3 voters must agree" in step.message
@@ -94,7 +96,7 @@ def test_pods_that_are_gone_without_their_volumes_are_named() -> None:
 
 def test_one_lost_volume_of_three_is_no_lost_quorum() -> None:
     resource, world = without_quorum(SURVIVES, AWAY, LOST)
-    assert not found(resource, world).for_good
+    assert not found(resource, world).is_permanent
     assert "demo-2 lost their data" in recover(resource, world).message
 
 
@@ -103,7 +105,7 @@ def test_another_disk_or_an_empty_one_is_evidence(evidence: At) -> None:
     resource, world = without_quorum(SURVIVES, evidence, evidence)
     left = found(resource, world)
     assert names(left.lost) == ["demo-1", "demo-2"]
-    assert left.for_good
+    assert left.is_permanent
     assert left.token
 
 
@@ -155,10 +157,10 @@ def test_whoever_applied_most_of_the_log_is_the_survivor() -> None:
 def test_a_higher_term_counts_for_nothing() -> None:
     behind, ahead = replace(SURVIVES, applied=900), replace(SURVIVES, applied=950)
     resource, world = without_quorum(behind, ahead, LOST, LOST, LOST)
-    place = world.places[0]
-    assert place.status is not None
-    candidate = replace(place, status=replace(place.status, raft_term=99))
-    told = report(resource, replace(world, places=(candidate, *world.places[1:])))
+    instance = world.instances[0]
+    assert instance.status is not None
+    candidate = replace(instance, status=replace(instance.status, raft_term=99))
+    told = report(resource, replace(world, instances=(candidate, *world.instances[1:])))
     assert told is not None
     assert told["survivor"] == "demo-1"
 
@@ -322,8 +324,8 @@ def test_once_stopped_the_survivors_data_is_made_a_new_cluster() -> None:
 
 def test_the_volume_is_not_touched_while_the_survivors_pod_is_there() -> None:
     resource, world = stopped()
-    place = replace(world.places[0], pod_obj={"metadata": {"name": "demo-0"}})
-    assert recover(resource, replace(world, places=(place, *world.places[1:]))).actions == ()
+    instance = replace(world.instances[0], pod_obj={"metadata": {"name": "demo-0"}})
+    assert recover(resource, replace(world, instances=(instance, *world.instances[1:]))).actions == ()
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
@@ -378,10 +380,10 @@ def test_a_survivor_with_a_higher_number_keeps_its_place() -> None:
 def alone(resource: EtcdCluster, cluster_id: int) -> Observed:
     """The survivor answers as the only member of a cluster."""
     world = seen(resource, At(id=0x77), replace(STOPPED, member=False), replace(STOPPED, member=False))
-    place = world.places[0]
-    assert place.status is not None
-    said = replace(place.status, cluster_id=cluster_id, member_id=0x77, leader=0x77)
-    return replace(world, cluster_id=cluster_id, places=(replace(place, status=said), *world.places[1:]))
+    instance = world.instances[0]
+    assert instance.status is not None
+    said = replace(instance.status, cluster_id=cluster_id, member_id=0x77, leader=0x77)
+    return replace(world, cluster_id=cluster_id, instances=(replace(instance, status=said), *world.instances[1:]))
 
 
 def test_the_cluster_that_the_recovery_makes_is_recorded_and_no_other() -> None:

@@ -108,11 +108,11 @@ def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
     assert "demo-4 is on the way out, and should have gone at 2026-01-01T11:59:30Z" in made.verdict.message
     resource, found = world(*OLD[:4], replace(R1, leaving=True, up=False, failed=True), R2)
-    place = found.places[4]
+    place = found.instances[4]
     assert place.pod_obj is not None
     place.pod_obj["metadata"]["finalizers"] = ["example.com/held"]
-    ended = (*found.places[:4], replace(place, pod=None), found.places[5])
-    made = PLANNER.plan(resource, replace(found, places=ended), NOW)
+    ended = (*found.instances[:4], replace(place, pod=None), found.instances[5])
+    made = PLANNER.plan(resource, replace(found, instances=ended), NOW)
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
     assert "demo-4 is on the way out, and is kept by finalizers, though it has ended: example.com/held." in (
         made.verdict.message

@@ -1,0 +1,286 @@
+"""Measurements of the memcached operator: memory and requests as resources increase, and races with the bare client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from e2e.bench.audit import Audit, Call
+from e2e.bench.bare import Bare, Sent, replay
+from e2e.bench.measures import Account, Race, Run, quantile
+from e2e.bench.subject import USER, Subject
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.errors import ClusterError
+from operators.memcached.api.resource import API
+from shared.api.crd import to_dict
+from shared.kubernetes.kinds import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
+from shared.kubernetes.transport import MAX_REQUESTS_AT_ONCE
+
+NAMESPACE = "default"
+OWNED = (SERVICE, DEPLOYMENT)
+CREATORS = 64
+"""Connections that create resources; with more, the API server is still the bottleneck."""
+
+QUIET_SECONDS = 3.0
+"""Time without a request after which the operator counts as idle."""
+
+SETTLE_SECONDS = 8.0
+"""Delay before memory is measured: kopf keeps its state for an object for five seconds after the last event."""
+
+STALL_TIMEOUT = 60.0
+"""Time without a request after which incomplete work is an error."""
+
+RESYNC_SECONDS = 540.0
+"""Earliest start of the operator's first resync."""
+
+Advance = Callable[[int], None]
+
+
+class Recorded(NamedTuple):
+    """Writes of an operator, for replay.
+
+    Attributes:
+        writes: successful writes with their bodies, in order.
+        uids: recorded UID of each resource, by name.
+    """
+
+    writes: Sequence[Call]
+    uids: dict[str, str]
+
+    def of(self, names: set[str]) -> list[Call]:
+        """Return the writes for the named resources."""
+        return [write for write in self.writes if _resource_of(write) in names]
+
+
+class Server:
+    """A new API server with an audit log of the operator's requests."""
+
+    def __init__(self, plane: ControlPlane, audit: Audit, directory: Path) -> None:
+        self.plane = plane
+        self.audit = audit
+        self.directory = directory
+
+    @classmethod
+    @contextmanager
+    def fresh(cls, *, bodies: bool = False) -> Iterator[Server]:
+        with tempfile.TemporaryDirectory(prefix="platform-bench-") as name:
+            directory = Path(name)
+            audit = Audit(directory, USER, bodies=bodies)
+            with ControlPlane.alone(directory, api_flags=audit.flags) as plane:
+                server = cls(plane, audit, directory)
+                asyncio.run(server._install_crd())
+                yield server
+
+    def cpu(self) -> float:
+        """Return the CPU time of the API server and its etcd, in seconds."""
+        return sum(process.cpu for process in self.plane.processes)
+
+    async def create(self, names: Sequence[str]) -> tuple[float, dict[str, str]]:
+        """Create resources at once.
+
+        Returns:
+            Duration in seconds, and the UIDs of the resources by name.
+        """
+        path = API.kind.path(NAMESPACE)
+        async with Bare.of(self.plane, CREATORS) as client:
+            took, responses = await client.send([Sent("POST", path, _resource(name)) for name in names])
+        created = [json.loads(response)["metadata"] for response in responses]
+        return took, {metadata["name"]: metadata["uid"] for metadata in created}
+
+    async def missing_work(self, names: Sequence[str]) -> list[str]:
+        """Return one sentence for each thing that the operator should have done but has not."""
+        async with Bare.of(self.plane, 4) as client:
+            listed = {kind: await self._list(client, kind) for kind in (API.kind, *OWNED, EVENT)}
+        existing = {kind: {obj["metadata"]["name"] for obj in objs} for kind, objs in listed.items()}
+        kinds = (API.kind, *OWNED)
+        problems = [f"{kind} {name} is missing" for kind in kinds for name in names if name not in existing[kind]]
+        problems += [
+            f"Memcached {obj['metadata']['name']} has no current status"
+            for obj in listed[API.kind]
+            if not _has_status(obj)
+        ]
+        with_event = {obj["involvedObject"]["name"] for obj in listed[EVENT]}
+        return problems + [f"Memcached {name} has no event" for name in names if name not in with_event]
+
+    async def _list(self, client: Bare, kind: Kind) -> list[Obj]:
+        found: list[Obj] = (await client.get(kind.path(NAMESPACE)))["items"]
+        return found
+
+    async def _install_crd(self) -> None:
+        """Install the CRD and wait until resources can be created."""
+        async with Bare.of(self.plane, 1) as client:
+            await client.send([Sent("POST", CRD.path(), json.dumps(to_dict(API)).encode())])
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    await client.send([Sent("POST", API.kind.path(NAMESPACE) + "?dryRun=All", _resource("probe"))])
+                    return
+                except ClusterError:
+                    if time.monotonic() > deadline:
+                        raise
+                    await asyncio.sleep(0.2)
+
+
+def names(count: int, first: int = 0) -> list[str]:
+    return [f"cache-{number:05}" for number in range(first, count)]
+
+
+def measure_account(
+    stages: Sequence[int], *, workers: int, idle: float, advance: Advance = lambda _: None
+) -> tuple[Account, Recorded]:
+    """Create more and more resources for one operator, restart it, then let it idle; measure memory and requests.
+
+    Args:
+        stages: numbers of resources at which memory is measured.
+        workers: number of workers; 0 for the default.
+        idle: duration of the idle phase, in seconds.
+        advance: called with the number of new writes.
+
+    Raises:
+        ClusterError: the operator did not complete its work.
+    """
+    memory: dict[int, int] = {}
+    uids: dict[str, str] = {}
+    calls: list[Call] = []
+    with Server.fresh(bodies=True) as server:
+        with Subject.running(server.plane, server.directory, workers) as subject:
+            calls += _until_done(server, [], advance)
+            memory[0] = subject.memory()
+            for before, count in zip((0, *stages), stages, strict=False):
+                uids |= asyncio.run(server.create(names(count, before)))[1]
+                calls += _until_done(server, names(count), advance)
+                time.sleep(SETTLE_SECONDS)
+                memory[count] = subject.memory()
+            peak = subject.peak_memory()
+        with Subject.running(server.plane, server.directory, workers) as subject:
+            began = time.monotonic()
+            restarted_calls = _until_done(server, names(stages[-1]), advance)
+            time.sleep(SETTLE_SECONDS)
+            restarted = subject.memory()
+            server.audit.new_calls()
+            time.sleep(idle)
+            idle_calls = _unexpected(server.audit.new_calls(), time.monotonic() - began)
+    writes = [call for call in calls if call.is_write and call.status < 400]
+    account = Account(
+        memory=memory,
+        peak=peak,
+        restarted=restarted,
+        writes=sum(call.is_write for call in calls),
+        owned=len(OWNED),
+        restart_writes=sum(call.is_write for call in restarted_calls),
+        idle=idle,
+        idle_calls=idle_calls,
+    )
+    return account, Recorded(writes, uids)
+
+
+def race(size: int, recorded: Recorded, *, workers: int, advance: Advance = lambda _: None) -> Race:
+    """Create resources at once and measure the operator's writes for them, then the same writes by a bare client.
+
+    The bare client sends as many concurrent requests as the operator's workers. Both times are from the first creation
+    to the response to the last write, so that the API server does the same work; the operator's time comes from the
+    audit log.
+
+    Raises:
+        ClusterError: the operator did not complete its work, or the API server rejected a write.
+    """
+    created = names(size)
+    with Server.fresh() as server, Subject.running(server.plane, server.directory, workers) as subject:
+        client, busy, began = subject.process.cpu, server.cpu(), time.time()
+        asyncio.run(server.create(created))
+        writes = [call for call in _until_done(server, created, advance) if call.is_write]
+        operator = Run(
+            seconds=max(call.ended for call in writes) - began,
+            client=subject.process.cpu - client,
+            server=server.cpu() - busy,
+        )
+        queue_p99 = quantile(subject.queue_wait(), 0.99)
+    with Server.fresh() as server:
+        bare = asyncio.run(_bare(server, created, recorded, advance))
+    return Race(size, operator, bare, queue_p99)
+
+
+async def _bare(server: Server, created: list[str], recorded: Recorded, advance: Advance) -> Run:
+    busy = server.cpu()
+    creating, now = await server.create(created)
+    uids = {recorded.uids[name]: uid for name, uid in now.items()}
+    requests = [replay(write, uids) for write in recorded.of(set(created))]
+    user = server.plane.authority.issue(USER, USER, groups=["system:masters"])  # audited as the operator is
+    async with Bare.of(server.plane, MAX_REQUESTS_AT_ONCE, user) as client:
+        used = time.process_time()
+        writing, _ = await client.send(requests, advance)
+        used = time.process_time() - used
+    if missing_work := await server.missing_work(created):
+        raise ClusterError(
+            f"the replay of the bare client is incomplete: {'; '.join(missing_work[:3])}",
+            "check replay() in e2e/bench/bare.py",
+        )
+    return Run(creating + writing, used, server.cpu() - busy)
+
+
+def _until_done(server: Server, created: Sequence[str], advance: Advance) -> list[Call]:
+    """Wait until the operator has completed its work and is idle.
+
+    Returns:
+        Requests of the operator until then.
+
+    Raises:
+        ClusterError: the operator is idle, but its work is incomplete.
+    """
+    calls: list[Call] = []
+    last = time.monotonic()
+    while True:
+        new = [call for call in server.audit.new_calls() if call.verb != "watch"]
+        calls += new
+        advance(sum(call.is_write for call in new))
+        now = time.monotonic()
+        last = now if new else last
+        if now - last > QUIET_SECONDS:
+            missing_work = asyncio.run(server.missing_work(created))
+            if not missing_work:
+                return calls
+            if now - last > STALL_TIMEOUT:
+                log = (server.directory / "operator.log").read_text()[-2000:]
+                raise ClusterError(
+                    f"the operator is idle, but its work is incomplete ({len(missing_work)} problems): "
+                    f"{'; '.join(missing_work[:3])}",
+                    f"check the end of its log:\n{log}",
+                )
+        time.sleep(0.2)
+
+
+def _unexpected(calls: list[Call], age: float) -> tuple[str, ...]:
+    """Return the requests that an idle operator should not send: all but watches and the lists of due resyncs."""
+    requests = [f"{call.verb} {call.resource}" for call in calls if call.verb != "watch"]
+    for request in {request for request in requests if request.startswith("list ")}:
+        for _ in range(min(int(age / RESYNC_SECONDS), requests.count(request))):
+            requests.remove(request)
+    return tuple(requests)
+
+
+def _resource(name: str) -> bytes:
+    body = {
+        "apiVersion": API.kind.api_version,
+        "kind": API.kind.name,
+        "metadata": {"name": name},
+        "spec": {"size": 3},
+    }
+    return json.dumps(body).encode()
+
+
+def _has_status(obj: Obj) -> bool:
+    reported: dict[str, Any] = obj.get("status") or {}
+    return reported.get("observedGeneration") == obj["metadata"]["generation"] and bool(reported.get("conditions"))
+
+
+def _resource_of(write: Call) -> str:
+    """Return the name of the resource to which a write belongs."""
+    if write.resource == EVENT.plural:
+        return str(write.body["involvedObject"]["name"])
+    return write.name
