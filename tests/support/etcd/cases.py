@@ -348,8 +348,8 @@ REFUSED = over(
             Case(
                 f"{field} of ours",
                 {field: {"a": "b", "etcd.ydzs.io/serves": "clients"}},
-                "keys that begin with etcd.ydzs.io/ are the operator's",
-                f"spec.{field}: keys that begin with etcd.ydzs.io/ are the operator's",
+                "keys that begin with etcd.ydzs.io/ are reserved for the operator",
+                f"spec.{field}: keys that begin with etcd.ydzs.io/ are reserved for the operator",
             )
             for field in ("labels", "annotations")
         ),

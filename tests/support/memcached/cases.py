@@ -131,7 +131,7 @@ REFUSED = (
         "a size that is not a number",
         {"size": "three"},
         "must be of type integer",
-        "is not an integer; use an integer, without quotes",
+        "is not an integer; use an integer without quotes",
     ),
     at_least("size", -1, 0),
     at_most("size", 1001, 1000),
@@ -193,7 +193,7 @@ REFUSED = (
     Case("too many arguments", {"extraArgs": ["-v"] * 33}, "must have at most 32 items", "at most 32"),
     Case("paused as a string", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; use true or false"),
     Case("arguments that are not a list", {"extraArgs": "-v"}, "must be of type array", "is not a list; use a list"),
-    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it into quotes"),
+    Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it in quotes"),
     Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "use 'Deployment'"),
     Case(
         "a name too long for a StatefulSet",

@@ -366,14 +366,14 @@ REFUSED = over(
                 Case(
                     f"{field} of ours",
                     {field: {"a": "b", "redis.middleware.hc.cn/serves": "clients"}},
-                    "keys that begin with redis.middleware.hc.cn/ are the operator's",
-                    f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are the operator's",
+                    "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
+                    f"spec.{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
                 Case(
                     f"{field} of ours in pod[0]",
                     podded(**{field: {"redis.middleware.hc.cn/serves": "clients"}}),
-                    "keys that begin with redis.middleware.hc.cn/ are the operator's",
-                    f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are the operator's",
+                    "keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
+                    f"spec.pod[0].{field}: keys that begin with redis.middleware.hc.cn/ are reserved for the operator",
                 ),
             )
         ),
@@ -381,7 +381,7 @@ REFUSED = over(
             Case(
                 f"a variable of ours{where}",
                 spec,
-                "are the operator's to set",
+                "are reserved for the operator to set",
                 "POD_IP and POD_NAME are the operator's",
             )
             for where, spec in (
