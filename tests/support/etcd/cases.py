@@ -114,7 +114,7 @@ REFUSED = over(
     BASE,
     (
         *podspec_cases.REFUSED,
-        Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is missing"),
+        Case("no size", {"size": ...}, "spec.size: Required value", "spec.size: is required"),
         at_least("size", 0, 1),
         at_most("size", 10, 9),
         Case(
@@ -173,7 +173,7 @@ REFUSED = over(
         Case("an endless size", stored(size="1" * 33), "may not be more than 32", "at most 32"),
         Case("a class that is no name", stored(storageClassName="Fast"), "should match", "does not match"),
         Case("an endless class", stored(storageClassName="a" * 254), "may not be more than 253", "at most 253"),
-        Case("paper", stored(medium="Paper"), "Unsupported value", "give 'Volume' or 'Memory'"),
+        Case("paper", stored(medium="Paper"), "Unsupported value", "use 'Volume' or 'Memory'"),
         at_least("quotaBackendBytes", 16777215, 16777216),
         at_most("quotaBackendBytes", 17179869185, 17179869184),
         Case(
@@ -186,7 +186,7 @@ REFUSED = over(
             "compaction of an unknown kind",
             {"autoCompaction": {"mode": "daily"}},
             "Unsupported value",
-            "give 'periodic'",
+            "use 'periodic'",
         ),
         Case(
             "a retention that is neither",
@@ -207,7 +207,7 @@ REFUSED = over(
             "spec.autoCompaction.retention: 1h is no number of revisions",
         ),
         Case(
-            "defragmentation at any time", {"defragmentation": {}}, "schedule: Required value", "schedule: is missing"
+            "defragmentation at any time", {"defragmentation": {}}, "schedule: Required value", "schedule: is required"
         ),
         Case(
             "a nickname of a schedule",
@@ -230,7 +230,7 @@ REFUSED = over(
             "heartbeats too far apart",
             {"heartbeatInterval": 10001, "electionTimeout": 50000},
             "should be less than or equal to 10000",
-            "too large; give at most 10000",
+            "too large; use at most 10000",
         ),
         at_least("electionTimeout", 49, 50),
         at_most("electionTimeout", 50001, 50000),
@@ -348,12 +348,12 @@ REFUSED = over(
             Case(
                 f"{field} of ours",
                 {field: {"a": "b", "etcd.ydzs.io/serves": "clients"}},
-                "keys that begin with etcd.ydzs.io/ are the operator's",
-                f"spec.{field}: keys that begin with etcd.ydzs.io/ are the operator's",
+                "keys that begin with etcd.ydzs.io/ are reserved for the operator",
+                f"spec.{field}: keys that begin with etcd.ydzs.io/ are reserved for the operator",
             )
             for field in ("labels", "annotations")
         ),
-        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "give 'none', 'self'"),
+        Case("encryption of an unknown kind", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         *(
             Case(
                 f"certificates of others, of which one is missing: {sorted(lacking)}",
@@ -392,7 +392,9 @@ REFUSED = over(
             "is used only in mode certManager",
             "spec.tls.issuer: is used only in mode certManager",
         ),
-        Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
+        Case(
+            "an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is required"
+        ),
         Case(
             "an issuer that is no name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"
         ),
@@ -401,7 +403,7 @@ REFUSED = over(
             "an issuer of an unknown kind",
             {"tls": {**ISSUED, "issuer": {"name": "a", "kind": "Notary"}}},
             "Unsupported value",
-            "give 'Issuer' or 'ClusterIssuer'",
+            "use 'Issuer' or 'ClusterIssuer'",
         ),
         *(
             Case(f"{part}'s Secret of {words}", {"tls": {**SECRETS, part: {"secretName": name}}}, says, advises)
@@ -415,25 +417,28 @@ REFUSED = over(
             "an unknown demand of clients",
             {"tls": {"mode": "self", "client": {"auth": "maybe"}}},
             "Unsupported value",
-            "give 'none' or 'required'",
+            "use 'none' or 'required'",
         ),
-        Case("users without a Secret", {"auth": {}}, "rootSecretName: Required value", "rootSecretName: is missing"),
+        Case("users without a Secret", {"auth": {}}, "rootSecretName: Required value", "rootSecretName: is required"),
         Case("users of a Secret that is no name", {"auth": {"rootSecretName": "A"}}, "should match", "does not match"),
         Case("users of an endless Secret", {"auth": {"rootSecretName": "a" * 254}}, "more than 253", "at most 253"),
         Case(
             "snapshots at any time",
             {"backup": {"destination": NIGHTLY["destination"]}},
             "schedule: Required value",
-            "schedule: is missing",
+            "schedule: is required",
         ),
         Case(
             "snapshots to nowhere",
             {"backup": {"schedule": "0 0 * * *"}},
             "destination: Required value",
-            "destination: is missing",
+            "destination: is required",
         ),
         Case(
-            "six fields of a schedule", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "does not have the five fields of cron"
+            "six fields of a schedule",
+            backed_up(schedule="0 0 2 * * *"),
+            SCHEDULE_WORDS,
+            "does not have the five fields of cron",
         ),
         Case(
             "snapshots on an endless schedule",
@@ -453,7 +458,7 @@ REFUSED = over(
             for words, destination in (("no place", {}), ("two places", {"volume": VOLUME, "s3": S3}))
         ),
         *(Case(f"{words}, kept", backed_up(destination=place), says, why) for words, place, says, why in PLACES),
-        Case("data from no snapshot", {"restore": {}}, "from: Required value", "from: is missing"),
+        Case("data from no snapshot", {"restore": {}}, "from: Required value", "from: is required"),
         *(
             Case(
                 f"data from {words}",
@@ -496,7 +501,7 @@ REFUSED = over(
             "data is restored onto a volume",
             "spec.restore: data is restored onto a volume",
         ),
-        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
+        Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
         Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
         Case("a name that starts with a digit", {}, NAME_WORDS, NAME_WORDS, resource="1cache"),
         Case("a name with a dot", {}, NAME_WORDS, NAME_WORDS, resource="a.b"),
