@@ -95,7 +95,7 @@ def test_with_tls_clients_are_told_so() -> None:
     [
         (DOWN, 0, "demo-1 does not answer: no route to host"),
         (replace(DOWN, pod=False), 0, "demo-1 has no pod."),
-        (At(up=False, trouble="Unschedulable: no node"), 0, "demo-1 does not start: Unschedulable: no node"),
+        (At(up=False, problem="Unschedulable: no node"), 0, "demo-1 does not start: Unschedulable: no node"),
         (At(up=False, leaving=True), 0, "demo-1 is on the way out."),
         (At(applied=1000 - 6000), 0, "demo-1 is catching up."),
         (replace(VOTER, ready=False), 0, "demo-1: a member, and not yet ready for clients."),
@@ -149,7 +149,7 @@ def test_an_edit_of_something_else_does_not_hide_that_a_member_is_down() -> None
 def test_what_takes_too_long_is_told() -> None:
     since = {"type": "Reconciling", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     resource = cluster(recorded=None, status={"phase": "Creating", "conditions": [since]})
-    broken = At(up=False, trouble="ErrImagePull: no such image")
+    broken = At(up=False, problem="ErrImagePull: no such image")
     made = plan(resource, seen(resource, broken, ABSENT, ABSENT, known=False))
     assert made.verdict.reason == "CreateTimeout"
     assert "demo-0 does not start: ErrImagePull: no such image" in made.verdict.message
@@ -165,7 +165,7 @@ PLACES = st.builds(
     pod=st.booleans(),
     runs=st.none() | st.booleans(),
     leaving=st.booleans(),
-    trouble=st.sampled_from(["", "CrashLoopBackOff: x"]),
+    problem=st.sampled_from(["", "CrashLoopBackOff: x"]),
     disk=st.sampled_from([None, "another", ""]),
     empty_data_dir=st.booleans(),
     old=st.booleans(),
