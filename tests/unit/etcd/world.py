@@ -79,7 +79,7 @@ class At:
         disk: UID of the volume (None: the recorded one; empty: no volume).
         empty_data_dir: whether etcd exited because its data directory was empty.
         old: whether the pod was created from an earlier template.
-        start: what that template allowed a pod with an empty data directory (None: the current template).
+        start: bootstrap mode that the template gave to a pod with an empty data directory (None: the current template).
         applied: applied index of the Raft log; the leader's is 1000.
         error: why the server is unreachable.
         made: creation time of the pod.

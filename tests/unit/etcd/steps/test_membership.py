@@ -196,7 +196,7 @@ def test_no_member_is_added_until_all_voters_pass_etcds_health_interval() -> Non
     assert made.requeue == 4.0
 
 
-@pytest.mark.parametrize("learning", [False, True])
+@pytest.mark.parametrize("learner", [False, True])
 def test_member_that_lost_its_volume_is_removed_and_rejoins_as_a_learner(learner: bool) -> None:
     resource = cluster()
     lost = replace(LOST, learner=learner)
