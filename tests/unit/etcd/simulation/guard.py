@@ -62,9 +62,9 @@ class Guard:
         least = MIN_VERSION_BEFORE.get(version.series)
         if least is None or version.series == cluster.version:
             return
-        disk_by_member = {cluster.disk_by_member.get(record.id) for record in cluster.now}
+        member_disks = {cluster.disk_by_member.get(record.id) for record in cluster.now}
         for disk_uid, disk in etcd.disks.items():
-            if disk_uid in disk_by_member and disk.version is not None and disk.version < least:
+            if disk_uid in member_disks and disk.version is not None and disk.version < least:
                 self.fail(f"{version} starts while {disk.name} runs {disk.version}; the minimum is {least}")
 
     def require_complete(self, cluster: Cluster, leader: Disk) -> None:

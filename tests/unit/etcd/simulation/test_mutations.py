@@ -135,7 +135,7 @@ def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:
 async def test_operator_that_applies_stale_plans_is_caught(monkeypatch: pytest.MonkeyPatch, disturbance: str) -> None:
     applies_stale_plans(monkeypatch)
     [found] = [known for known in DISTURBANCES if str(known) == disturbance]
-    done = await sweep(dataclasses.replace(ETCD, name="applying"), Scenario("create two", (cluster(2),)), found)
+    done = await sweep(dataclasses.replace(ETCD, name="stale-plans"), Scenario("create two", (cluster(2),)), found)
     assert Oracle.SAFE in {failure.oracle for failure in done.failures}, "\n".join(map(str, done.failures))
 
 
