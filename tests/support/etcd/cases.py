@@ -19,7 +19,7 @@ SECRETS: dict[str, Any] = {"mode": "secret", "peer": {"secretName": "a"}, "clien
 ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 ARGUMENT_WORDS = "is for another field or for the operator to set"
 SERIES_WORDS = "is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7"
 MISSING_WORDS = "is missing, and no image tells it by its tag; give it"
@@ -234,7 +234,7 @@ REFUSED = over(
             "a schedule macro",
             {"defragmentation": {"schedule": "@daily"}},
             SCHEDULE_WORDS,
-            "has not cron's five fields",
+            "does not have the five fields of cron",
         ),
         Case(
             "a schedule that is too long",
@@ -409,14 +409,14 @@ REFUSED = over(
         Case(
             "cert-manager without an issuer",
             {"tls": {"mode": "certManager"}},
-            "is missing: cert-manager signs by an issuer",
-            "spec.tls.issuer: is missing: cert-manager signs by an issuer",
+            "is required in mode certManager",
+            "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
             "an issuer in another mode",
             {"tls": {**ISSUED, "mode": "self"}},
-            "only mode certManager asks an issuer",
-            "spec.tls.issuer: only mode certManager asks an issuer",
+            "is used only in mode certManager",
+            "spec.tls.issuer: is used only in mode certManager",
         ),
         Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
         Case("an invalid issuer name", {"tls": {**ISSUED, "issuer": {"name": "A"}}}, "should match", "does not match"),
@@ -477,7 +477,10 @@ REFUSED = over(
             "destination: is missing",
         ),
         Case(
-            "a schedule of six fields", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "has not cron's five fields"
+            "a schedule of six fields",
+            backed_up(schedule="0 0 2 * * *"),
+            SCHEDULE_WORDS,
+            "does not have the five fields of cron",
         ),
         Case(
             "snapshots on a schedule that is too long",

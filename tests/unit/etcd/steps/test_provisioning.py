@@ -63,7 +63,7 @@ def test_pods_wait_for_their_certificates() -> None:
     fixture = Vault()
     step = keep(fixture, Observed())
     assert (step.progress, step.reason) == (Progress.WAITING, "IssuingCertificates")
-    assert step.message == "Certificates are made: there is no authority yet."
+    assert step.message == "Issuing certificates: there is no certificate authority yet."
     assert all(isinstance(action, WriteSecret) for action in step.actions)
 
 
@@ -200,7 +200,7 @@ def test_stateful_set_is_recreated_without_its_pods_after_the_expansion() -> Non
 def test_expansion_waits_until_the_storage_provides_the_capacity() -> None:
     step = grow(world("20Gi", template="20Gi", has="8Gi"))
     assert (step.reason, step.actions) == ("GrowingVolumes", ())
-    assert step.message == "data-demo-0 of 20Gi: the storage has yet to give it."
+    assert step.message == "Waiting for the storage to expand data-demo-0 to 20Gi."
     assert grow(world("20Gi", "20480Mi", template="20Gi")) == PASS
 
 

@@ -35,7 +35,7 @@ def test_followers_restart_one_at_a_time_before_the_leader() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, OLD))
     assert acts(made.actions) == ["delete Pod demo-1 (pod-1)"]
-    assert made.verdict.message == "3 of 3 pods still run as before the change: demo-1 is made anew."
+    assert made.verdict.message == "Rolling update: 3 of 3 pods are outdated; demo-1 is being recreated."
     assert made.status["phase"] == "Updating"
 
 
@@ -77,7 +77,7 @@ def test_next_restart_waits_for_the_previous_pod_without_a_warning() -> None:
     made = plan(resource, seen(resource, OLD, starting, OLD))
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("Updating", False)
-    assert made.verdict.message == ("2 of 3 pods still run as before the change. demo-1 is made anew, and comes back.")
+    assert made.verdict.message == ("Rolling update: 2 of 3 pods are outdated. demo-1 is made anew, and comes back.")
 
 
 def test_deleted_pod_that_is_not_recreated_yet_is_no_warning() -> None:
