@@ -69,7 +69,7 @@ def pod_deleted(number: int) -> ScenarioStep:
 
 
 def member_lost(number: int, *, keep_quorum: bool) -> ScenarioStep:
-    """Lose a pod with its volume; to keep the quorum, only if the other members are one."""
+    """Lose a pod with its volume; with `keep_quorum`, only if the other members are a quorum."""
 
     def act(stage: Stage) -> None:
         if keep_quorum and not _survives(stage, f"data-{member(number)}"):
