@@ -1,7 +1,7 @@
-"""Scenarios of the crash harness for etcd on a real API server; its members are those of `FakeEtcd`.
+"""Scenarios of the crash harness for etcd on a real API server, with the members of `FakeEtcd`.
 
-One of them at once, the rest by `make test-long`. In memory there are many more
-(`tests/unit/etcd/simulation/test_crash.py`): here it counts that the API server is a real one.
+One scenario runs by default, the rest with `make test-long`. Many more run in memory
+(`tests/unit/etcd/simulation/test_crash.py`); these check the behaviour of a real API server.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DISTURBANCES = ("a crash after", "an answer lost", "409")
 
 @dataclass
 class Shared(FakeEtcd):
-    """The same for two threads: the operator's and the kubelet's."""
+    """FakeEtcd that the threads of the operator and of the kubelet share."""
 
     lock: Any = field(default_factory=threading.RLock)
 
@@ -102,14 +102,14 @@ learn = cache(LiveCourse.learn)
 
 @pytest.fixture(autouse=True)
 def at_once() -> Iterator[None]:
-    """No member of the fake has to be connected for a while before there is another."""
+    """Add a member without waiting until the former one has been connected for some time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaling, "CONNECTED_SECONDS", 0.0)
         yield
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
-def test_it_ends_as_if_nothing_had_happened(
+def test_disturbed_run_ends_in_the_same_state(
     plane: ControlPlane, scenario: Scenario, disturbance: str, scoreboard: Scoreboard
 ) -> None:
     scoreboard.require(learn(plane, scenario, CAST).sweep(disturbance))
