@@ -56,13 +56,14 @@ REFUSED = [
     (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
     (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Give a version of 3.5;"),
     (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Give a version of 3.6 first."),
+    # versions of the members unknown
     (
         [],
         "3.5.0",
         "3.6.16",
         "may follow 3.5.26",
         "Give 3.5.26 or a newer 3.5 first.",
-    ),  # versions of the members unknown
+    ),
 ]
 
 
