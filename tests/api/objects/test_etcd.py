@@ -1,4 +1,4 @@
-"""Owned objects of an EtcdCluster on a real API server: idempotent apply and restricted pod security."""
+"""The objects of an EtcdCluster on a real API server: valid, idempotent, and restricted by Pod Security."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from operators.etcd.objects import names, stateful_set
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET, Obj
-from tests.api.support.golden import Golden, keeps_its_volumes
+from tests.api.support.golden import Golden, assert_claim_templates_are_kept
 from tests.api.support.world import World
 from tests.unit.etcd.objects.test_golden import CASES
 from tests.unit.etcd.objects.test_golden import GOLDEN as DIRECTORY
@@ -20,16 +20,16 @@ GOLDEN = Golden(DIRECTORY, "etcd-operator", (SERVICE, DISRUPTION_BUDGET, STATEFU
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_objects_are_applied_once_and_a_second_apply_changes_nothing(restricted: World, case: str) -> None:
-    GOLDEN.is_applied_once(restricted, case)
+def test_second_apply_is_a_no_op(restricted: World, case: str) -> None:
+    GOLDEN.assert_second_apply_is_a_no_op(restricted, case)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_members_run_under_restricted_pod_security(restricted: World, case: str) -> None:
+def test_restricted_namespace_admits_member_pods(restricted: World, case: str) -> None:
     GOLDEN.start(restricted, case)
 
 
-def test_immutable_fields_of_the_stateful_set_are_not_changed(restricted: World) -> None:
+def test_immutable_claim_templates_are_kept(restricted: World) -> None:
     def desired(size: str, existing: Obj | None) -> Obj:
         resource = cluster(storage={"size": size})
         resource.obj["metadata"]["namespace"] = restricted.namespace
@@ -38,10 +38,10 @@ def test_immutable_fields_of_the_stateful_set_are_not_changed(restricted: World)
         pod["metadata"]["labels"] |= {"app.kubernetes.io/instance": "growing"}
         return stateful_set.stateful_set(resource, names.owner(resource, GOLDEN.operator), pod, 3, existing)
 
-    keeps_its_volumes(restricted.actor(GOLDEN.operator), desired)
+    assert_claim_templates_are_kept(restricted.actor(GOLDEN.operator), desired)
 
 
-def test_secrets_are_replaced_only_at_the_observed_version(restricted: World) -> None:
+def test_secret_is_replaced_only_in_the_observed_version(restricted: World) -> None:
     resource, operator = cluster(tls={"mode": "self"}), restricted.actor(GOLDEN.operator)
     resource.obj["metadata"]["namespace"] = restricted.namespace
     secrets = ClusterSecrets(resource)

@@ -149,7 +149,11 @@ async def test_client_and_server_authenticate_each_other(etcd: Etcd, etcd_versio
             (replace(access, pair=expired), HOST, "certificate"),
             (OPEN, HOST, "TLS"),
             (replace(access, authority="nonsense"), HOST, "no authority to trust"),
-            (replace(access, pair=Pair(pair.certificate, foreign.key)), HOST, "the key is not the certificate's"),
+            (
+                replace(access, pair=Pair(pair.certificate, foreign.key)),
+                HOST,
+                "the key does not belong to the certificate",
+            ),
         ):
             with pytest.raises(Unreachable, match=why) as raised:
                 await node.status(wrong, host)

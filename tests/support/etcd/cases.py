@@ -19,7 +19,7 @@ SECRETS: dict[str, Any] = {"mode": "secret", "peer": {"secretName": "a"}, "clien
 ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 ARGUMENT_WORDS = "is for another field or for the operator to set"
 SERIES_WORDS = "is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7"
 UNTOLD_WORDS = "is missing, and no image tells it by its tag; give it"
@@ -213,7 +213,7 @@ REFUSED = over(
             "a nickname of a schedule",
             {"defragmentation": {"schedule": "@daily"}},
             SCHEDULE_WORDS,
-            "has not cron's five fields",
+            "does not have the five fields of cron",
         ),
         Case(
             "an endless schedule",
@@ -383,14 +383,14 @@ REFUSED = over(
         Case(
             "cert-manager without an issuer",
             {"tls": {"mode": "certManager"}},
-            "is missing: cert-manager signs by an issuer",
-            "spec.tls.issuer: is missing: cert-manager signs by an issuer",
+            "is required in mode certManager",
+            "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
             "an issuer for nothing",
             {"tls": {**ISSUED, "mode": "self"}},
-            "only mode certManager asks an issuer",
-            "spec.tls.issuer: only mode certManager asks an issuer",
+            "is used only in mode certManager",
+            "spec.tls.issuer: is used only in mode certManager",
         ),
         Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
         Case(
@@ -433,7 +433,7 @@ REFUSED = over(
             "destination: is missing",
         ),
         Case(
-            "six fields of a schedule", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "has not cron's five fields"
+            "six fields of a schedule", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "does not have the five fields of cron"
         ),
         Case(
             "snapshots on an endless schedule",

@@ -88,7 +88,7 @@ async def test_bucket_requires_both_keys_in_its_secret() -> None:
     api = Cluster()
     found = await api.problem(BUCKETED)
     assert found is not None
-    assert (found.reason, "spec.destination.s3: there is no Secret keys" in found.message) == ("SecretMissing", True)
+    assert (found.reason, "spec.destination.s3: Secret keys does not exist" in found.message) == ("SecretMissing", True)
     api.with_keys(accessKeyID="a")
     found = await api.problem(BUCKETED)
     assert found is not None

@@ -43,11 +43,11 @@ def with_successor() -> ClusterSecrets:
 
 def test_ca_is_created_before_the_certificates_that_it_signs() -> None:
     secrets = ClusterSecrets()
-    assert secrets.step() == "there is no authority yet"
+    assert secrets.step() == "there is no certificate authority yet"
     assert [name for name, secret in secrets.found.items() if secret] == [AUTHORITY]
     assert len(secrets.next()[1]) == 3, "all other certificates at once"
     secrets.settle()
-    assert secrets.next() == ("whom to trust is told", ())
+    assert secrets.next() == ("updating the trust bundle", ())
 
 
 def test_only_the_secret_of_the_ca_contains_its_key() -> None:
@@ -88,7 +88,7 @@ def test_plan_contains_no_private_key() -> None:
 def test_foreign_secret_is_never_overwritten() -> None:
     secrets = ClusterSecrets()
     secrets.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY, "labels": {}}, "data": {}}
-    with pytest.raises(NotOurs, match="Secret demo-ca exists and was not made by this operator"):
+    with pytest.raises(NotOurs, match="Secret demo-ca exists and was not created by this operator"):
         secrets.next()
 
 
@@ -120,11 +120,11 @@ def test_missing_or_invalid_certificate_is_reissued_by_the_same_ca(name: str) ->
     secrets = issued()
     digest = secrets.judged().digest
     secrets.found[name] = None
-    assert secrets.settle() == [f"{name}: there is none that can be used"]
+    assert secrets.settle() == [f"{name}: no usable certificate"]
     secret = secrets.found[name]
     assert secret is not None
     secret["data"]["tls.key"] = encoded("nonsense")
-    assert secrets.settle() == [f"{name}: there is none that can be used"]
+    assert secrets.settle() == [f"{name}: no usable certificate"]
     assert secrets.judged().digest == digest
 
 
@@ -137,7 +137,7 @@ def test_certificate_for_other_hosts_is_reissued() -> None:
     pair = ca.issue(signer, "x", begins=secrets.now - HOUR, ends=secrets.now + LIFE, hosts=["elsewhere"])
     assert secret is not None
     secret["data"] |= {"tls.crt": encoded(pair.certificate), "tls.key": encoded(pair.key)}
-    assert secrets.settle() == [f"{SERVER}: it is for other names"]
+    assert secrets.settle() == [f"{SERVER}: the names have changed"]
 
 
 def test_no_certificate_outlives_its_ca() -> None:
@@ -169,7 +169,7 @@ def test_new_ca_signs_once_members_trust_it_and_clients_had_time_to_update() -> 
     secrets.now -= 2 * HOUR
     assert secrets.settle() == [], "clients had no time to update"
     secrets.now += 2 * HOUR
-    assert secrets.settle()[0] == "the new authority is known, and signs from now on"
+    assert secrets.settle()[0] == "every client trusts the new certificate authority; it signs from now on"
     newest, _ = secrets.trusted(PEER)
     assert {secrets.leaf(name).issuer for name in LEAVES} == {newest.subject}
     assert secrets.judged().digest == secrets.informed, "no member restarts"
@@ -183,8 +183,8 @@ def test_new_ca_does_not_sign_while_a_secret_lacks_it() -> None:
     secret["data"] = {key: encoded(text) for key, text in (dict(content_of(secret)) | former_trust).items()}
     secrets.informed = secrets.judged().digest
     secrets.now += DATABASES.longest_settling
-    assert secrets.step() == "whom to trust is told"
-    assert secrets.step() == "the new authority is known, and signs from now on"
+    assert secrets.step() == "updating the trust bundle"
+    assert secrets.step() == "every client trusts the new certificate authority; it signs from now on"
 
 
 def test_expired_ca_leaves_the_trust_bundle_without_restarts() -> None:
@@ -194,7 +194,7 @@ def test_expired_ca_leaves_the_trust_bundle_without_restarts() -> None:
     secrets.settle()
     _, former = secrets.trusted(PEER)
     secrets.now = former.ends
-    assert "an authority has ended" in secrets.settle()
+    assert "a certificate authority has expired" in secrets.settle()
     assert former not in secrets.trusted(PEER)
     assert authority_key(former) not in content_of(secrets.found[PEER])
     assert secrets.judged().digest == secrets.informed
@@ -205,12 +205,12 @@ def test_deleted_ca_gets_a_successor_and_its_certificates_stay_trusted() -> None
     secrets.informed, (former,) = secrets.judged().digest, secrets.trusted(PEER)
     before = secrets.leaf(PEER)
     secrets.found[AUTHORITY] = None
-    assert secrets.settle()[0] == "the authority is gone, and gets a successor"
+    assert secrets.settle()[0] == "the certificate authority is missing; adding a new one"
     assert former in secrets.trusted(PEER)
     assert secrets.leaf(PEER) == before
     secrets.informed = secrets.judged().digest
     secrets.now += DATABASES.longest_settling
-    assert "the new authority is known, and signs from now on" in secrets.settle()
+    assert "every client trusts the new certificate authority; it signs from now on" in secrets.settle()
     assert secrets.leaf(PEER).issuer == secrets.trusted(PEER)[0].subject
 
 
@@ -227,7 +227,7 @@ def test_successor_of_a_deleted_ca_at_first_signs_only_missing_certificates() ->
 def test_all_secrets_are_recreated_after_all_were_deleted() -> None:
     secrets = issued()
     secrets.found = dict.fromkeys(secrets.found)
-    assert secrets.settle()[0] == "there is no authority yet"
+    assert secrets.settle()[0] == "there is no certificate authority yet"
     assert secrets.leaf(PEER).issuer == secrets.trusted(PEER)[0].subject
 
 
