@@ -19,7 +19,8 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
-from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER, Vault
+from tests.unit.etcd.security.secret_fixtures import AUTHORITY, PEER
+from tests.unit.etcd.security.secret_fixtures import ClusterSecrets as Vault
 from tests.unit.etcd.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
 
 HOUR = timedelta(hours=1)
