@@ -247,7 +247,7 @@ async def test_a_config_map_of_the_user_s_is_read_or_told_of() -> None:
     around = Kubernetes(resource)
     problem = (await around.observe()).config.problem
     assert problem is not None
-    assert "there is no ConfigMap mine" in problem.message
+    assert "ConfigMap mine does not exist" in problem.message
     around.person.create(CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}})
     problem = (await around.observe()).config.problem
     assert problem is not None

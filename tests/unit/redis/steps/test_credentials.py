@@ -60,7 +60,7 @@ def test_a_change_is_three_writes_and_each_is_told_to_every_node() -> None:
         if not step.actions:
             lab.wait(OVERLAP)
     each = [SetPasswords, Configure, Patch] * 3
-    tells = "demo-0, demo-1, demo-2: told which passwords are good."
+    tells = "demo-0, demo-1, demo-2: updating the valid passwords."
     assert told == [
         ("The Secret has another password: at first, both are good.", [WriteSecret]),
         (tells, each),
@@ -109,7 +109,7 @@ def test_a_node_that_was_told_otherwise_since_is_told_again(told: dict[str, Any]
     for name, value in told.items():  # by hand, or by a former leader whose last words came late
         setattr(lab.nodes[1], name, value)
     step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
-    assert step.message == "demo-1: told which passwords are good."
+    assert step.message == "demo-1: updating the valid passwords."
     lab.settle()
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
 

@@ -327,7 +327,7 @@ def test_by_hand_without_a_new_master_the_strategies_say_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("strategies", "told"),
-    [([], "has 0 entries, and 1 new master"), ([(10, node_id(0))] * 2, "has 2 entries, and 1 new master")],
+    [([], "has 0 entries, and 1 new primary"), ([(10, node_id(0))] * 2, "has 2 entries, and 1 new primary")],
 )
 def test_by_hand_there_is_one_entry_for_each_new_master(strategies: list[tuple[int, str]], told: str) -> None:
     made = planned(*GROWN, **by_hand(*strategies))
@@ -390,7 +390,7 @@ def test_slots_that_were_left_on_their_way_arrive_first() -> None:
 
 
 def test_after_a_failover_they_arrive_at_who_has_their_keys_in_part() -> None:
-    """The target's replica took over: it has what had gone, and knows nothing of the way."""
+    """The target's replica took over: it has what had gone, but knows nothing of the way."""
     at = [replace(M0, opens={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
     assert moves(planned(*at)) == {("00", "07"): 1}
 
