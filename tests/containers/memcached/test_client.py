@@ -63,7 +63,7 @@ async def test_a_server_that_ends_or_is_gone_is_told(servers: Servers, version: 
             to.stop()
             with pytest.raises(Unreachable, match="it stopped"):
                 await server.stats()
-        assert "nothing listens there" in str(await refused(to))
+        assert "no process listens on the port" in str(await refused(to))
 
 
 async def test_a_server_with_as_many_clients_as_it_takes_is_told(servers: Servers, version: str) -> None:

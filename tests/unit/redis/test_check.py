@@ -66,7 +66,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
 
 
 async def test_every_master_gives_back_what_it_took_and_nothing_is_left(nodes: Nodes) -> None:
-    assert await use(CLUSTER) == f"3 masters gave back {len(KEYS)} keys"
+    assert await use(CLUSTER) == f"3 primaries returned {len(KEYS)} keys"
     assert (nodes.held, nodes.open) == ({}, 0)
 
 

@@ -87,7 +87,7 @@ def test_what_an_image_holds_is_told_by_the_last_part_of_its_name(image: str, na
 )
 def test_what_is_too_old_is_refused_with_what_to_give(text: str) -> None:
     said = refusal(engine(text))
-    assert said.startswith(f"{text} is older than")
+    assert said.startswith(f"{text} is not supported")
     assert said.endswith("Use redis 6.2 or later, or valkey 7.2 or later.")
 
 

@@ -147,13 +147,13 @@ def test_what_is_done_is_not_asked_for_again() -> None:
             [Strategy(10, ("a",))],
             ["new", "newer"],
             "spec.updateStrategy.assignStrategies has 1 entry, and 2 new primaries need slots. "
-            "Give one for each, in turn.",
+            "Add one entry for each, in order.",
         ),
         (
             [Strategy(10, ("a",)), Strategy(10, ("a",))],
             ["new"],
             "spec.updateStrategy.assignStrategies has 2 entries, and 1 new primary needs slots. "
-            "Give one for each, in turn.",
+            "Add one entry for each, in order.",
         ),
     ],
 )

@@ -126,9 +126,8 @@ def test_of_two_claims_the_higher_epoch_holds() -> None:
         ("role", (R0,)),
     ]
     assert seen.contested == THIRDS[M0]
-    assert (
-        "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by config epoch (4 against 1)."
-        in (seen.settled)
+    assert "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by config epoch (4 against 1)." in (
+        seen.settled
     )
 
 

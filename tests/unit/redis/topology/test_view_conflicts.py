@@ -80,7 +80,7 @@ def test_without_a_majority_of_masters_nobody_is_elected_and_nobody_speaks_for_t
     seen = view(all_said(SIX, unreachable=[M1, M2]))
     assert not seen.can_elect
     assert seen.settled.startswith(
-        "Only 1 of 3 primaries are reachable, not demo-1 and demo-2: 2 must, to speak for the cluster."
+        "Only 1 of 3 primaries reachable (unreachable: demo-1 and demo-2); a majority needs 2."
     )
     assert seen.disagreements[0].kind == "minority"
     assert seen.disagreements[0].about == (M1, M2)
@@ -127,7 +127,7 @@ def test_a_partition_that_the_operator_sees_over() -> None:
     assert seen.owned[R0] == THIRDS[M0]
     kinds = {each.kind for each in seen.disagreements}
     assert kinds == {"claims", "absence", "slots", "role", "link"}
-    assert seen.settled.endswith(" more of the kind.")
+    assert seen.settled.endswith(" more.")
 
 
 def test_nodes_that_reach_the_operator_and_not_each_other() -> None:
@@ -234,7 +234,9 @@ def test_who_is_looked_for_where_it_no_longer_is() -> None:
     spoken[M0] = changed(spoken[M0], R2, address="10.0.7.7")
     seen = view(spoken)
     assert seen.misplaced({R2: "10.0.7.7", M0: address(M0)}) == {R2: (M1, M2, R0, R1)}
-    assert seen.settled == ("demo-1, demo-2, demo-3 and demo-4 have the address 10.0.0.5 for demo-5; it is at 10.0.7.7.")
+    assert seen.settled == (
+        "demo-1, demo-2, demo-3 and demo-4 have the address 10.0.0.5 for demo-5; it is at 10.0.7.7."
+    )
 
 
 def test_who_does_not_know_its_own_address_is_looked_for_nowhere_else() -> None:
@@ -250,7 +252,7 @@ def test_who_takes_a_node_for_what_it_is_not() -> None:
     spoken[M0] = changed(spoken[M0], R2, primary=M1)
     assert view(spoken).settled == "demo-0 reports demo-5 as a replica of demo-1; it is a replica of demo-2."
     spoken[M0] = changed(spoken[M0], R2, primary="")
-    assert view(spoken).settled == "demo-0 takes demo-5 for a master; it is a replica of demo-2."
+    assert view(spoken).settled == "demo-0 reports demo-5 as a primary; it is a replica of demo-2."
 
 
 def test_of_one_who_does_not_answer_what_most_say_counts_and_nobody_is_waited_for_to_agree() -> None:
