@@ -42,12 +42,12 @@ class End:
         return features(Engine.parse(f"{self.report.engine} {self.report.version}"))
 
     def inherits(self, node_id: str) -> bool:
-        """Return whether this node owns the slots of another: that one replicates it, has failed, or no longer exists."""
+        """Return whether this node owns the slots of another, which replicates it, has failed or no longer exists."""
         other = self.report.node(node_id)
         return other is None or other.primary == self.id or (other.failing and not other.slots)
 
     def replaces(self, node_id: str) -> bool:
-        """Return whether this node has the keys that another one received: that one replicates it, or no longer exists."""
+        """Return whether this node has the keys that another received, which replicates it or no longer exists."""
         other = self.report.node(node_id)
         return other is None or other.primary == self.id
 

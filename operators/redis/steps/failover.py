@@ -45,7 +45,7 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
     loss = f"{primary.name}, which owns {len(view.slots_of(primary.id))} slots, lost its data"
     if awaited := [copy for copy in view.replicas_of(primary.id) if not copy.answers and _may_answer(seen, copy)]:
         names = ", ".join(copy.name for copy in awaited)
-        message = f"{loss}. Waiting for {names} to report their replication offset before a replica takes over."
+        message = f"{loss}. Waiting for the replication offset of {names} before a replica takes over."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.

@@ -90,8 +90,8 @@ def _minority(view: MergedView) -> Iterator[Disagreement]:
     answering = [seen for seen in view.primaries if seen.answers]
     if view.primaries and len(answering) < view.majority:
         unreachable = [seen for seen in view.primaries if not seen.answers]
-        some = f"Only {len(answering)} of {len(view.primaries)} primaries are reachable, not {names(unreachable)}"
-        text = f"{some}: a majority needs {view.majority}."
+        some = f"Only {len(answering)} of {len(view.primaries)} primaries reachable (unreachable: {names(unreachable)})"
+        text = f"{some}; a majority needs {view.majority}."
         yield Disagreement("minority", _ids(answering), _ids(unreachable), text)
 
 

@@ -242,7 +242,7 @@ def test_sample_applies_strictly_and_idempotently(world: World, kube: Kubectl, s
 
 def test_seed_manifest_is_rejected_only_for_its_version(world: World, kube: Kubectl) -> None:
     text = SEED_OF_REDIS.read_text().replace("namespace: kube-system", f"namespace: {world.namespace}")
-    with pytest.raises(ClusterError, match=r"redis 3\.2\.8 is older than the operator works with"):
+    with pytest.raises(ClusterError, match=r"redis 3\.2\.8 is not supported"):
         kube("create", "--filename", "-", stdin=text.replace("7.0.15", "3.2.8"))
     for _ in range(2):
         kube("apply", "--validate=strict", "--filename", "-", stdin=text)

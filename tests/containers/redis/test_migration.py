@@ -285,7 +285,7 @@ async def test_a_replica_that_takes_the_targets_place_is_given_the_rest(redis: R
         two.end()
         await cluster.until(lambda said: said[heir.id].me.is_primary and said[heir.id].state_ok)
         await cluster.settled()
-        with pytest.raises(SlotStuck, match=f"is on its way to {two.id}"):
+        with pytest.raises(SlotStuck, match=f"is migrating to {two.id}"):
             await move(cluster, [Move(one.id, heir.id, slots)])
         two.start()
         await cluster.until(lambda said: said[two.id].me.primary == heir.id)

@@ -50,7 +50,7 @@ async def test_a_failure_an_election_and_a_comeback(redis: Redis, engine: tuple[
 
         first.end()
         views = await until(cluster, lambda view: not view.settled and replica.id in view.owned)
-        assert "demo-0 does not answer, yet " in views[0].settled
+        assert "demo-0 is unreachable, but " in views[0].settled
         assert [node.id for node in views[-1].failing] == [first.id]
         assert views[-1].owned[replica.id] == Slots.of(range(16384 // 3))
         assert views[-1].holds_only_copy(replica.id)
@@ -93,6 +93,6 @@ async def test_without_a_majority_nothing_is_settled(redis: Redis, engine: tuple
         for node in cluster.nodes[1:]:
             node.end(signal.SIGKILL)
         (view, *_) = await until(cluster, lambda view: bool(view.settled))
-        assert view.settled.startswith("Only 1 of 3 masters answer, not demo-1 and demo-2")
+        assert view.settled.startswith("Only 1 of 3 primaries are reachable, not demo-1 and demo-2")
         assert not view.can_elect
         assert not view.failing, "for that a majority would have to agree"

@@ -56,13 +56,13 @@ SEED: dict[str, Any] = {
 }
 """What the seed's manifest says, but for its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
-NAME_WORDS = "metadata.name is also the name of the StatefulSet"
-OLD_WORDS = "is older than the operator works with"
-ADVICE_WORDS = "Give redis 6.2 or newer, or valkey 7.2 or newer."
-DIRECTIVE_WORDS = "is for another field or for the operator to set"
-IMAGE_WORDS = "is no image; write it with lower-case letters"
-TWICE_WORDS = "stands in pod[0], too; remove one of the two"
-UNTOLD_WORDS = "is missing, and pod[0].middlewareImage does not tell it by its tag"
+NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+OLD_WORDS = "is not supported"
+ADVICE_WORDS = "Use redis 6.2 or later, or valkey 7.2 or later."
+DIRECTIVE_WORDS = "is set by another field or by the operator"
+IMAGE_WORDS = "is not an image; use lower-case letters"
+TWICE_WORDS = "is also set in pod[0]; remove one of the two"
+UNTOLD_WORDS = "is missing, and pod[0].middlewareImage has no tag with a version"
 
 
 def podded(**pod: Any) -> dict[str, Any]:
@@ -181,7 +181,7 @@ REFUSED = over(
                 f"{count} pods for three masters with {each} replicas each",
                 {"replicas": count, "replicasPerMaster": each},
                 f"three masters at least, with replicasPerMaster replicas each; give at least {least}",
-                "spec.replicas: too few",
+                "spec.replicas: is too small",
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))
         ),
@@ -189,21 +189,21 @@ REFUSED = over(
         Case(
             "a repository with a tag",
             {"repository": "library/redis:7"},
-            "'library/redis:7' is no image without a tag",
-            "spec.repository: 'library/redis:7' is no image without a tag",
+            "'library/redis:7' is not an image without a tag",
+            "spec.repository: 'library/redis:7' is not an image without a tag",
         ),
         Case("an endless repository", {"repository": "a" * 513}, "may not be more than 512", "at most 512 characters"),
         Case(
             "a version that is none",
             {"version": "three"},
-            "'three' is no version of redis or valkey",
-            "spec.version: 'three' is no version",
+            "'three' is not a version of redis or valkey",
+            "spec.version: 'three' is not a version",
         ),
         Case(
             "a version without a minor",
             {"version": "7"},
-            "'7' is no version",
-            "spec.version: '7' is no version of redis",
+            "'7' is not a version",
+            "spec.version: '7' is not a version of redis",
         ),
         Case(
             "an endless version",
@@ -216,7 +216,7 @@ REFUSED = over(
             "valkey of the operator's own image",
             {"engine": "valkey"},
             "valkey is not in the operator's own image",
-            "spec.repository: is missing: valkey is not in",
+            "spec.repository: is required with engine valkey",
         ),
         *(
             Case(
@@ -261,7 +261,7 @@ REFUSED = over(
                 f"a pipeline of {given!r}",
                 {"updateStrategy": {"pipeline": given}},
                 f"'{given}' is no number of keys",
-                f"spec.updateStrategy.pipeline: '{given}' is no number of keys; give one from 1 to 9999",
+                f"spec.updateStrategy.pipeline: '{given}' is not a number of keys; use 1 to 9999",
             )
             for given in ("0", "-1", "many", "", "10000", "1.5", "010")
         ),
@@ -309,13 +309,13 @@ REFUSED = over(
             "one volume, and not which",
             podded(volumes={"type": "nfs"}),
             "is missing: with type nfs it names the volume",
-            "spec.pod[0].volumes.persistentVolumeClaimName: is missing",
+            "spec.pod[0].volumes.persistentVolumeClaimName: is required with type nfs",
         ),
         Case(
             "a claim for directories",
             podded(volumes={**NFS, "type": "hostPath"}),
             "type hostPath takes directories of the nodes and no claim",
-            "spec.pod[0].volumes.persistentVolumeClaimName: type hostPath",
+            "spec.pod[0].volumes.persistentVolumeClaimName: is not allowed with type hostPath",
         ),
         Case(
             "a claim without a name",
@@ -381,8 +381,8 @@ REFUSED = over(
             Case(
                 f"a variable of ours{where}",
                 spec,
-                "are reserved for the operator to set",
-                "POD_IP and POD_NAME are the operator's",
+                "are set by the operator",
+                "POD_IP and POD_NAME are set by the operator",
             )
             for where, spec in (
                 ("", {"env": [{"name": "POD_IP", "value": "a"}]}),
@@ -402,8 +402,8 @@ REFUSED = over(
             Case(
                 f"no directive: {directive!r}",
                 {"config": {directive: "a"}},
-                f"'{directive}' is no directive of redis.conf",
-                f"spec.config: '{directive}' is no directive of redis.conf",
+                f"'{directive}' is not a directive of redis.conf",
+                f"spec.config: '{directive}' is not a directive of redis.conf",
             )
             for directive in ("Port", "max memory", "-hz", "1st")
         ),
@@ -423,8 +423,8 @@ REFUSED = over(
         Case(
             "volumes of two kinds",
             {**stored(), **podded(volumes=NFS)},
-            "data lies on volumes of the nodes' own or on pod[0].volumes",
-            "spec.storage: data lies on volumes of the nodes' own",
+            "cannot be combined with pod[0].volumes",
+            "spec.storage: cannot be combined with pod[0].volumes",
         ),
         Case("a password of nobody", {"auth": {}}, "secretName: Required value", "secretName: is required"),
         Case("a password that is no name", {"auth": {"secretName": "A"}}, "should match", "does not match"),
@@ -433,15 +433,15 @@ REFUSED = over(
         Case(
             "a certificate of others, and not which",
             {"tls": {"mode": "secret"}},
-            "is missing: mode secret takes your certificate",
-            "spec.tls.secretName: is missing: mode secret takes your certificate",
+            "is required with mode secret",
+            "spec.tls.secretName: is required with mode secret",
         ),
         *(
             Case(
                 f"a certificate of others in mode {given['mode']}",
                 {"tls": {**given, "secretName": "a"}},
-                f"mode {given['mode']} takes no certificate of yours",
-                f"spec.tls.secretName: mode {given['mode']} takes no certificate of yours",
+                f"is not allowed with mode {given['mode']}",
+                f"spec.tls.secretName: is not allowed with mode {given['mode']}",
             )
             for given in ({"mode": "none"}, {"mode": "self"}, ISSUED)
         ),
@@ -488,8 +488,8 @@ REFUSED = over(
         Case(
             "two exporters",
             {"metrics": {"image": "a"}, **podded(monitorImage="b")},
-            "stands in pod[0].monitorImage, too",
-            "spec.metrics.image: stands in pod[0].monitorImage, too",
+            "is also set in pod[0].monitorImage",
+            "spec.metrics.image: is also set in pod[0].monitorImage",
         ),
         Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is required"),
         Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
@@ -505,37 +505,37 @@ ONLY_HERE = over(
         Case(
             "an image that tells another version",
             podded(middlewareImage="redis:7.0.15"),
-            advises="spec.version: says 8.0.2, and the tag of pod[0].middlewareImage 7.0.15",
+            advises="spec.version: 8.0.2 differs from the tag of pod[0].middlewareImage, 7.0.15",
         ),
         Case(
             "memory from elsewhere",
             podded(env=[{"name": "MAXMEMORY", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]),
-            advises="spec.pod[0].env: MAXMEMORY is read when pods are made; give it a value",
+            advises="spec.pod[0].env: MAXMEMORY needs a value",
         ),
         Case(
             "memory given twice",
             {"env": [{"name": "MAXMEMORY", "value": "1gb"}], "config": {"maxmemory": "1gb"}},
-            advises="spec.config: maxmemory stands in spec.env (MAXMEMORY), too",
+            advises="spec.config: maxmemory is also set in spec.env (MAXMEMORY)",
         ),
         Case(
             "memory in words of Kubernetes",
             podded(env=[{"name": "MAXMEMORY", "value": "2Gi"}]),
-            advises="MAXMEMORY: '2Gi' is no amount of memory: write it as redis.conf does, such as 2gb",
+            advises="MAXMEMORY: '2Gi' is not an amount of memory; use the format of redis.conf, such as 2gb",
         ),
         Case(
             "memory that is none, as a directive",
             {"config": {"maxmemory": "50%"}},
-            advises="spec.config.maxmemory: '50%' is no amount of memory",
+            advises="spec.config.maxmemory: '50%' is not an amount of memory",
         ),
         Case(
             "affinity of an unknown kind",
             {"affinity": {"nodeAffinities": {}}},
-            advises="spec.affinity: nodeAffinities is no part of it; give nodeAffinity",
+            advises="spec.affinity: nodeAffinities is not an affinity; use nodeAffinity",
         ),
         Case(
             "affinity for nodes in two places",
             podded(affinity={**SEED_POD["affinity"], "nodeAffinity": SEED_POD["affinity"]}),
-            advises="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution stands under",
+            advises="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is set both under",
         ),
     ),
 )

@@ -247,10 +247,10 @@ async def test_a_config_map_of_the_user_s_is_read_or_told_of() -> None:
     around = Kubernetes(resource)
     problem = (await around.observe()).config.problem
     assert problem is not None
-    assert "there is no ConfigMap mine" in problem.message
+    assert "ConfigMap mine does not exist" in problem.message
     around.person.create(CONFIG_MAP, {"metadata": {"name": "mine", "namespace": "default"}, "data": {"a": "b"}})
     problem = (await around.observe()).config.problem
     assert problem is not None
-    assert f"has no {CONFIG_KEY}" in problem.message
+    assert f"has no key {CONFIG_KEY}" in problem.message
     around.person.merge(CONFIG_MAP, "default", "mine", {"data": {CONFIG_KEY: "hz 20\n"}})
     assert (await around.observe()).config.text == "hz 20\n"

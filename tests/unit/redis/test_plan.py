@@ -44,7 +44,7 @@ M0, M1, M2, R0, R1, R2 = formed()
 def test_a_cluster_as_wanted_is_ready_and_left_alone() -> None:
     made = planned(*formed())
     assert made.verdict.done
-    assert made.verdict.message == "6 of 6 nodes serve, 3 of them masters."
+    assert made.verdict.message == "6 of 6 nodes serve, 3 of them primaries."
     assert (acts(made.actions), made.requeue, made.status["phase"]) == ([], 30.0, "Running")
 
 
@@ -88,7 +88,7 @@ def test_a_master_that_takes_no_commands_yet_is_no_part_of_a_cluster_that_is_rea
     began = replace(began, report=replace(began.report, state_ok=False))
     made = plan(resource, replace(found, instances=(found.instances[0], began, *found.instances[2:])))
     assert not made.verdict.done
-    assert "demo-1 takes no commands yet" in made.verdict.message
+    assert "demo-1 accepts no commands yet" in made.verdict.message
 
 
 def test_clients_are_sent_to_members_that_are_in_step() -> None:
@@ -146,7 +146,7 @@ def test_who_is_missing_and_why_is_said() -> None:
     made = planned(*formed()[:5], replace(R2, up=False, failed=True, trouble="Unschedulable: no node"))
     assert (made.verdict.reason, made.verdict.warning) == ("NodeFailing", True)
     assert made.verdict.message == (
-        "5 of 6 nodes serve, 3 of them masters. demo-5 does not start: Unschedulable: no node"
+        "5 of 6 nodes serve, 3 of them primaries. demo-5 does not start: Unschedulable: no node"
     )
 
 

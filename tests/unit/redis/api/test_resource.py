@@ -182,7 +182,7 @@ def test_a_new_resource_has_recorded_nothing() -> None:
 def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:
     given = cases.imaged("redis:latest", replicas=6)
     with pytest.raises(
-        InvalidSpec, match=r"spec\.version: 'latest' is no version of redis or valkey; give it, such as 8"
+        InvalidSpec, match=r"spec\.version: 'latest' is not a version of redis or valkey; set it, for example to 8"
     ):
         RedisCluster.parse(obj(Case("", given)))
 

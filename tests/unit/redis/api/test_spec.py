@@ -52,7 +52,7 @@ def test_the_image_is_what_is_pulled_and_the_engine_what_it_can_do(given: Any, i
 
 @pytest.mark.parametrize("image", ["redis:latest", f"redis@sha256:{'0' * 64}", "No Image", None])
 def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
-    with pytest.raises(InvalidSpec, match=r"give it, such as 8\.0\.2"):
+    with pytest.raises(InvalidSpec, match=r"set it, for example to 8\.0\.2"):
         _ = spec(version=None, pod=[{"middlewareImage": image}] if image else []).target
 
 
@@ -90,7 +90,7 @@ def test_memory_is_read_as_redis_reads_it(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "2Gi", "1.5gb", "-1", "50%", "gb", "1 gb", "1tb", "1gb\n"])
 def test_what_redis_would_not_read_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no amount of memory"):
+    with pytest.raises(ValueError, match="is not an amount of memory"):
         parse_memory(text)
 
 
@@ -112,7 +112,7 @@ def test_what_a_node_takes_is_as_given_or_three_quarters_of_its_limit(given: Any
 
 @pytest.mark.parametrize("given", [{"env": [{"name": "MAXMEMORY", "value": "x"}]}, {"config": {"maxmemory": "x"}}])
 def test_memory_that_is_none_names_its_field(given: Any) -> None:
-    with pytest.raises(InvalidSpec, match=r"^spec\.(MAXMEMORY|config\.maxmemory): 'x' is no amount"):
+    with pytest.raises(InvalidSpec, match=r"^spec\.(MAXMEMORY|config\.maxmemory): 'x' is not an amount"):
         _ = spec(**given).max_memory
 
 

@@ -64,12 +64,12 @@ async def test_an_error_stays_as_the_server_wrote_it(line: bytes, kind: type[Ref
 
 @pytest.mark.parametrize("text", [b"HTTP/1.1 200 OK\r\n", b"$x\r\n", b":\r\n", b"*1.5\r\n", b"\r\n"])
 async def test_what_is_no_answer_is_said_to_be_none(text: bytes) -> None:
-    with pytest.raises(Unreachable, match="answers PING with what is not of Redis or Valkey"):
+    with pytest.raises(Unreachable, match="responds to PING with data that is not of Redis or Valkey"):
         await ask(text, ("PING",))
 
 
 async def test_an_answer_that_ends_amid_is_none() -> None:
-    with pytest.raises(Unreachable, match="ended the connection without an answer to PING"):
+    with pytest.raises(Unreachable, match="closed the connection without a response to PING"):
         await ask(b"$5\r\nab", ("PING",))
 
 

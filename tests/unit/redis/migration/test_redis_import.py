@@ -195,7 +195,7 @@ async def test_what_is_not_wanted_any_more_is_cancelled() -> None:
 async def test_a_task_that_fails_again_and_again_is_cancelled_and_told() -> None:
     fake = three()
     fake.failing = "Failed to sync with the source node"
-    with pytest.raises(SlotStuck, match=r"Slots 0-9 20 do not go from a to c \(failed\): Failed to sync"):
+    with pytest.raises(SlotStuck, match=r"Slots 0-9 20 cannot be moved from a to c \(failed\): Failed to sync"):
         await move(fake, *WANTED)
     assert [task.state for task in fake.tasks] == ["canceled"]
     assert fake.owned == three().owned

@@ -179,7 +179,7 @@ def test_a_password_in_a_config_map_is_refused_where_nobody_would_be_asked_for_i
     found = problem(resource, f"hz 10\n{name} hunter2\n")
     assert found is not None
     assert found.reason == "ConfigMapInvalid"
-    assert f"ConfigMap mine: line 2 is {name.lower()}" in found.message
+    assert f"ConfigMap mine: line 2 sets {name.lower()}" in found.message
     assert "spec.auth.secretName" in found.message
     assert "hunter2" not in found.message
     assert problem(wished(auth={"secretName": "a"}), f"{name} hunter2\n") is None
@@ -188,7 +188,7 @@ def test_a_password_in_a_config_map_is_refused_where_nobody_would_be_asked_for_i
 def test_quotes_that_do_not_match_are_told_with_their_line() -> None:
     found = problem(wished(pod=[{"configmap": "mine"}]), "hz 10\n\n# it's fine\nhz \"20\n")
     assert found is not None
-    assert "line 4 has quotes that do not match" in found.message
+    assert "line 4 has unbalanced quotes" in found.message
 
 
 # As the server reads it.

@@ -40,14 +40,14 @@ def test_what_differs_in_anything_that_counts_has_another_name() -> None:
 
 
 def test_the_first_comes_as_it_is() -> None:
-    assert following(None, OLD, reachable=False, now=NOW) == ("there is none yet", OLD)
+    assert following(None, OLD, reachable=False, now=NOW) == ("first certificate", OLD)
     assert following(OLD, OLD, reachable=True, now=NOW) == ("", None)
     assert following(OLD, None, reachable=True, now=NOW) == ("", None)
 
 
 def test_another_certificate_of_the_same_authority_comes_at_once() -> None:
     renewed = mounted("c", "old")
-    assert following(OLD, renewed, reachable=True, now=NOW) == ("there is another", renewed)
+    assert following(OLD, renewed, reachable=True, now=NOW) == ("new certificate", renewed)
     assert following(OLD, renewed, reachable=False, now=NOW) == ("", None), "one after the other"
 
 
@@ -58,7 +58,7 @@ def test_another_authority_is_trusted_before_and_the_former_one_until_after() ->
     _, second = following(first, NEW, reachable=True, now=NOW)
     assert second == MountedCertificates(NEW.pair, first.trusted)
     assert following(second, NEW, reachable=False, now=NOW) == ("", None)
-    assert following(second, NEW, reachable=True, now=NOW) == ("whom to trust is told", NEW)
+    assert following(second, NEW, reachable=True, now=NOW) == ("updating the trusted authorities", NEW)
 
 
 def test_what_has_ended_is_replaced_without_waiting() -> None:

@@ -208,7 +208,7 @@ def test_a_slot_with_two_owners_is_no_matter_of_moves() -> None:
 
 
 def test_slots_need_a_master() -> None:
-    with pytest.raises(CannotMove, match="over 0 masters"):
+    with pytest.raises(CannotMove, match="over 0 primaries"):
         balanced({"a": Slots.all()}, [])
-    with pytest.raises(CannotMove, match="over 0 masters"):
+    with pytest.raises(CannotMove, match="over 0 primaries"):
         drained({"a": Slots.all()}, [])

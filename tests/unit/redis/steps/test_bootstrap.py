@@ -38,7 +38,7 @@ def test_it_waits_until_every_node_is_there_and_says_who_is_not() -> None:
     resource, found = world(*[NEW] * 5, broken, begun=False, phase="")
     made = plan(resource, found)
     assert (made.verdict.reason, made.status["phase"], made.status["formed"]) == ("Creating", "Creating", False)
-    assert made.verdict.message == "5 of 6 nodes are there. demo-5 does not start: ErrImagePull: no such image"
+    assert made.verdict.message == "5 of 6 nodes are reachable. demo-5 does not start: ErrImagePull: no such image"
     assert acts(made.actions) == []
     assert made.status["forming"] == []
 

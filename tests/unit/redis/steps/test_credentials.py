@@ -60,14 +60,14 @@ def test_a_change_is_three_writes_and_each_is_told_to_every_node() -> None:
         if not step.actions:
             lab.wait(OVERLAP)
     each = [SetPasswords, Configure, Patch] * 3
-    tells = "demo-0, demo-1, demo-2: told which passwords are good."
+    tells = "demo-0, demo-1, demo-2: updating the valid passwords."
     assert told == [
-        ("The Secret has another password: at first, both are good.", [WriteSecret]),
+        ("The password in the Secret changed: both passwords are valid during the rotation.", [WriteSecret]),
         (tells, each),
-        ("Every node takes the new password: it is used from now on.", [WriteSecret]),
+        ("Every node accepts the new password: switching to it.", [WriteSecret]),
         (tells, each),
         ("", []),
-        ("The former password is good no more.", [WriteSecret]),
+        ("Removing the former password.", [WriteSecret]),
         (tells, each),
     ]
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
@@ -109,7 +109,7 @@ def test_a_node_that_was_told_otherwise_since_is_told_again(told: dict[str, Any]
     for name, value in told.items():  # by hand, or by a former leader whose last words came late
         setattr(lab.nodes[1], name, value)
     step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
-    assert step.message == "demo-1: told which passwords are good."
+    assert step.message == "demo-1: updating the valid passwords."
     lab.settle()
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
 
@@ -130,7 +130,7 @@ def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
     seen = replace(seen, instances=(seen.instances[0], replace(seen.instances[1], report=None)))
     step = credentials.rotate_password(SETTINGS, lab.resource, seen, lab.now)
     assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING_PASSWORD, ())
-    assert step.message == "demo-1: must know the new password before it is used."
+    assert step.message == "demo-1: must accept the new password before it is used."
 
 
 def test_a_former_password_is_good_for_as_long_as_the_secret_names_it() -> None:
@@ -183,7 +183,7 @@ def test_a_secret_that_is_gone_changes_nothing() -> None:
     assert lab.judged().access.password == "one"
     step = provisioning.require_secrets(lab.resource, lab.seen(), lab.now)
     assert (step.progress, step.reason) == (Progress.PROGRESSING, "SecretMissing")
-    assert "Nodes go on with what they have." in step.message
+    assert "Nodes continue with the last valid content." in step.message
 
 
 def test_when_the_former_one_ends_it_is_looked_at() -> None:

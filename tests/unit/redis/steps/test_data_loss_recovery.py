@@ -29,7 +29,7 @@ def test_a_loss_is_told_and_nothing_is_done() -> None:
     made = plan(*world(*LOSS))
     assert (made.verdict.reason, made.verdict.progress) == ("SlotsLost", Progress.BLOCKED)
     assert made.verdict.message.startswith(
-        "demo-0, demo-3 lost their data, and nobody else has it: the keys of slots 0-5460 are lost."
+        "demo-0, demo-3 lost their data, and no other node has it: the keys of slots 0-5460 are lost."
     )
     assert f"set spec.recovery.confirm to {made.status['recovery']['token']}" in made.verdict.message
     assert made.status["recovery"]["slots"] == "0-5460"
@@ -47,7 +47,7 @@ def test_as_long_as_one_that_may_have_the_keys_is_only_away_nothing_is_lost() ->
         assert "recovery" not in made.status
         assert of(made.actions, "AddSlots") == of(made.actions, "FailOver") == []
     assert made.verdict.reason == "SlotsUnserved"
-    assert "Nothing is lost for good yet. demo-3" in made.verdict.message
+    assert "waiting for the nodes that may hold their keys. demo-3" in made.verdict.message
 
 
 def test_an_operator_that_hears_one_new_node_alone_does_not_take_all_for_lost() -> None:

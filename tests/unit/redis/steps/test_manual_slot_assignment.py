@@ -111,26 +111,26 @@ def test_what_is_done_is_not_asked_for_again() -> None:
         (
             [Strategy(6000, ("a",))],
             ["new"],
-            "spec.updateStrategy.assignStrategies[0] asks 6000 slots from node a, which owns 5461. "
-            "Lower slots, or name more nodes in fromReplicas.",
+            "spec.updateStrategy.assignStrategies[0] needs 6000 slots from node a, which owns 5461. "
+            "Lower slots, or add nodes to fromReplicas.",
         ),
         (
             [Strategy(12000, ("a", "c"))],
             ["new"],
-            "spec.updateStrategy.assignStrategies[0] asks 12000 slots from nodes a, c, which own 5461 + 5462 = 10923. "
-            "Lower slots, or name more nodes in fromReplicas.",
+            "spec.updateStrategy.assignStrategies[0] needs 12000 slots from nodes a, c, which own 5461 + 5462 = 10923. "
+            "Lower slots, or add nodes to fromReplicas.",
         ),
         (
             [Strategy(5000, ("a",)), Strategy(1000, ("a",))],
             ["new", "newer"],
-            "spec.updateStrategy.assignStrategies[1] asks 1000 slots from node a, which owns 5461, of which earlier "
-            "entries take 5000. Lower slots, or name more nodes in fromReplicas.",
+            "spec.updateStrategy.assignStrategies[1] needs 1000 slots from node a, which owns 5461, of which earlier "
+            "entries take 5000. Lower slots, or add nodes to fromReplicas.",
         ),
         (
             [Strategy(10, ("a", "nodeId3"))],
             ["new"],
             "spec.updateStrategy.assignStrategies[0].fromReplicas names nodeId3, which owns no slots. "
-            "These do: a (5461), b (5461), c (5462).",
+            "Primaries with slots: a (5461), b (5461), c (5462).",
         ),
         (
             [Strategy(10, ("a", "b", "a"))],
@@ -141,19 +141,19 @@ def test_what_is_done_is_not_asked_for_again() -> None:
         (
             [Strategy(10, ("a",)), Strategy(10, ("new",))],
             ["new", "newer"],
-            "spec.updateStrategy.assignStrategies[1].fromReplicas names new, which is itself new and is to take slots.",
+            "spec.updateStrategy.assignStrategies[1].fromReplicas names new, which is a new primary itself.",
         ),
         (
             [Strategy(10, ("a",))],
             ["new", "newer"],
-            "spec.updateStrategy.assignStrategies has 1 entry, and 2 new masters are to take slots. "
-            "Give one for each, in turn.",
+            "spec.updateStrategy.assignStrategies has 1 entry, and 2 new primaries need slots. "
+            "Add one entry for each, in order.",
         ),
         (
             [Strategy(10, ("a",)), Strategy(10, ("a",))],
             ["new"],
-            "spec.updateStrategy.assignStrategies has 2 entries, and 1 new master is to take slots. "
-            "Give one for each, in turn.",
+            "spec.updateStrategy.assignStrategies has 2 entries, and 1 new primary needs slots. "
+            "Add one entry for each, in order.",
         ),
     ],
 )

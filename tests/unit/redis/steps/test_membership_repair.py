@@ -72,7 +72,7 @@ def test_a_former_node_that_one_who_was_away_brings_back_is_no_stranger_and_forg
     back = replace(back, report=replace(back.report, nodes=(*back.report.nodes, former)))
     places = (*found.instances[:4], back, *found.instances[5:])
     made = plan(resource, replace(found, instances=places, former={"f" * 40: "demo-2"}))
-    assert made.verdict.message.startswith("a former demo-2: gone for good")
+    assert made.verdict.message.startswith("Removing a former demo-2, which no longer exist")
     (forget,) = of(made.actions, "Forget")
     assert (forget.id, [endpoint.name for endpoint in forget.at]) == ("f" * 40, ["demo-4"])
 
@@ -124,7 +124,7 @@ def test_a_master_that_lost_its_data_is_replaced_by_a_vote_of_the_others() -> No
     made = planned(lost(M0, 0), M1, M2, R0, R1, R2)
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode) == (node_id(3), "FORCE")
-    assert made.verdict.message == "demo-0 has lost its data, and owns 5461 slots: demo-3 takes its place."
+    assert made.verdict.message == "demo-0, which owns 5461 slots, lost its data; demo-3 is taking over."
 
 
 def test_without_a_majority_that_could_vote_a_replica_takes_over_by_evidence_alone() -> None:
@@ -175,7 +175,7 @@ def test_one_that_is_about_to_tell_how_much_it_has_is_waited_for() -> None:
     starting = replica(0, up=False, failed=True, runs=True)
     made = planned(lost(M0, 0), M1, M2, R0, R1, R2, starting)
     assert (made.verdict.reason, acts(made.actions)) == ("TakingOver", [])
-    assert "demo-6 may tell" in made.verdict.message
+    assert "Waiting for the replication offset of demo-6" in made.verdict.message
     broken = replace(starting, trouble="CrashLoopBackOff: back-off")
     assert of(planned(lost(M0, 0), M1, M2, R0, R1, R2, broken).actions, "FailOver")
 
@@ -207,7 +207,7 @@ def test_a_new_node_that_never_hears_what_a_lost_master_owned_keeps_nobody_from_
     assert new.report
     heard = tuple(replace(node, slots=Slots()) if node.id == node_id(2) else node for node in new.report.nodes)
     found = replace(found, instances=(*found.instances[:6], replace(new, report=replace(new.report, nodes=heard))))
-    assert "demo-6 knows no owner" in found.view.without([node_id(5)]).settled
+    assert "demo-6 reports no owner" in found.view.without([node_id(5)]).settled
     made = plan(resource, found)
     assert [call.id for call in of(made.actions, "Forget")] == [node_id(5)]
 
@@ -227,7 +227,7 @@ def test_nothing_dangerous_is_done_while_nodes_disagree() -> None:
     old = [replace(at, old=True) for at in formed()]
     made = planned(*old[:5], replace(old[5], up=False, runs=True), replicas=9)
     assert made.verdict.reason == "Settling"
-    assert "demo-5 does not answer, yet" in made.verdict.message
+    assert "demo-5 is unreachable, but" in made.verdict.message
     assert acts(made.actions) == []
 
 
@@ -239,7 +239,7 @@ def test_what_belongs_to_a_movement_is_no_turn_in_the_story() -> None:
 def test_an_operator_that_is_cut_off_touches_nothing() -> None:
     made = planned(*(replace(at, up=False, ready=True, old=True) for at in formed()))
     assert made.verdict.reason == "RedisUnreachable"
-    assert "NetworkPolicy" in made.verdict.message
+    assert "NetworkPolicies" in made.verdict.message
     assert acts(made.actions) == []
 
 
@@ -258,9 +258,9 @@ def test_a_new_node_that_holds_nothing_joins() -> None:
 def test_one_that_holds_something_neither_joins_nor_is_emptied() -> None:
     made = planned(*formed(), replace(NEW_RECORDED, keys=5))
     assert (made.verdict.reason, acts(made.actions)) == ("NodeNotEmpty", [])
-    assert "demo-6 is no member of the cluster, and holds 5 keys" in made.verdict.message
+    assert "demo-6 is not a member of the cluster and holds 5 keys" in made.verdict.message
 
 
 def test_a_place_that_has_never_been_is_no_node() -> None:
     made = planned(*formed(), ABSENT)
-    assert made.verdict.message == "6 of 7 nodes serve, 3 of them masters. demo-6 has no pod."
+    assert made.verdict.message == "6 of 7 nodes serve, 3 of them primaries. demo-6 has no pod."

@@ -74,7 +74,7 @@ def test_a_template_that_was_and_is_gone_goes_on_as_it_was() -> None:
     step = configuration.require_config(resource, seen, NOW)
     assert (step.progress, step.message) == (
         Progress.PROGRESSING,
-        "There is no ConfigMap mine. Nodes keep what it last was.",
+        "There is no ConfigMap mine. Nodes keep its last valid version.",
     )
     assert kept(resource, seen) == first
     assert configuration.config_digest(resource, seen) == configuration.config_digest(
@@ -195,11 +195,11 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
         for action in step.actions:
             lab.do(action)
     assert told == [
-        "The users that nodes start with are made.",
-        "The users that nodes start with are made.",
+        "Creating the Secret with the users of the nodes.",
+        "Creating the Secret with the users of the nodes.",
         "Issuing certificates: there is no certificate authority yet.",
         "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
-        "What nodes mount is written: there is none yet.",
+        "Updating the certificates that nodes mount: first certificate.",
     ]
     assert lab.judged().mounted == lab.judged().original
 

@@ -53,8 +53,8 @@ def test_a_master_is_not_restarted_while_its_only_replica_lags() -> None:
     made = planned(*OLD[:3], replace(R0, synced=False), R1, R2)
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
     assert made.verdict.message == (
-        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 has yet to get what its "
-        "master has."
+        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 is not in sync with its "
+        "primary yet."
     )
 
 
@@ -98,7 +98,7 @@ def test_a_replica_that_is_not_in_step_anyway_goes_first() -> None:
 def test_while_a_pod_is_on_its_way_out_no_other_goes() -> None:
     made = planned(*OLD[:4], replace(R1, leaving=True), R2)
     assert (made.verdict.reason, acts(made.actions)) == ("Upgrading", [])
-    assert "demo-4 is on the way out" in made.verdict.message
+    assert "demo-4 is being deleted" in made.verdict.message
 
 
 def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
@@ -106,7 +106,7 @@ def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
     late = NOW + timedelta(minutes=3)
     made = PLANNER.plan(resource, found, late)
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
-    assert "demo-4 is on the way out, and should have gone at 2026-01-01T11:59:30Z" in made.verdict.message
+    assert "demo-4 is being deleted: the deletion should have ended at 2026-01-01T11:59:30Z" in made.verdict.message
     resource, found = world(*OLD[:4], replace(R1, leaving=True, up=False, failed=True), R2)
     place = found.instances[4]
     assert place.pod_obj is not None
@@ -114,7 +114,7 @@ def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
     ended = (*found.instances[:4], replace(place, pod=None), found.instances[5])
     made = PLANNER.plan(resource, replace(found, instances=ended), NOW)
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
-    assert "demo-4 is on the way out, and is kept by finalizers, though it has ended: example.com/held." in (
+    assert "demo-4 is being deleted: the pod has ended, but finalizers remain: example.com/held." in (
         made.verdict.message
     )
 
@@ -130,7 +130,7 @@ def test_without_a_replica_and_without_storage_it_is_held() -> None:
     at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
     made = planned(*at, replicasPerMaster=0, storage=None)
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
-    assert "Let spec.replicas be larger" in made.verdict.message
+    assert "Increase spec.replicas" in made.verdict.message
 
 
 def test_a_replica_that_is_wanted_and_not_there_is_waited_for_even_with_storage() -> None:
@@ -158,7 +158,7 @@ def test_who_replaces_pods_is_as_the_spec_says() -> None:
 
 @pytest.mark.parametrize(
     ("version", "told"),
-    [("3.2.8", "older than redis 6.2"), ("7.0.15", "older than redis 8.0.2, which a node runs")],
+    [("3.2.8", "redis 3.2.8 is not supported"), ("7.0.15", "older than redis 8.0.2, which a node runs")],
 )
 def test_a_version_that_is_refused_changes_nothing(version: str, told: str) -> None:
     resource = cluster(*formed(), version=version)

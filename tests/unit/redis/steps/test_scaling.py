@@ -50,7 +50,7 @@ def test_new_pods_are_asked_for_at_once() -> None:
 
 def test_a_new_master_has_its_replica_before_it_gets_slots() -> None:
     made = planned(*formed(), JOINED, JOINED)
-    assert made.verdict.message == "demo-7 replicates demo-6."
+    assert made.verdict.message == "Configuring demo-7 to replicate demo-6."
     assert acts(made.actions) == [f"let demo-7 replicate {node_id(6)}"]
 
 
@@ -117,7 +117,7 @@ def test_a_master_and_its_replica_are_put_on_different_hosts_where_there_are_any
     cramped = planned(*(replace(at, host="a") for at in formed()))
     assert cramped.verdict.done
     assert cramped.verdict.message.endswith(
-        "on the same host as their masters, for want of another: demo-3, demo-4, demo-5."
+        "replicas on the host of their primary because no other host is available: demo-3, demo-4, demo-5."
     )
 
 
@@ -327,7 +327,7 @@ def test_by_hand_without_a_new_master_the_strategies_say_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("strategies", "told"),
-    [([], "has 0 entries, and 1 new master"), ([(10, node_id(0))] * 2, "has 2 entries, and 1 new master")],
+    [([], "has 0 entries, and 1 new primary"), ([(10, node_id(0))] * 2, "has 2 entries, and 1 new primary")],
 )
 def test_by_hand_there_is_one_entry_for_each_new_master(strategies: list[tuple[int, str]], told: str) -> None:
     made = planned(*GROWN, **by_hand(*strategies))
@@ -351,7 +351,10 @@ def test_by_hand_several_new_masters_take_in_turn_and_each_once() -> None:
 def test_slots_move_to_a_new_master_once_all_nodes_are_there() -> None:
     made = planned(*formed(), JOINED, At(up=False, recorded=None, member=False))
     assert moves(made) == {}
-    assert made.verdict.message == "Slots move to demo-6 once all nodes are there. demo-7 starts."
+    assert (
+        made.verdict.message
+        == "Waiting for all nodes to be reachable before moving slots to demo-6. demo-7 is starting."
+    )
 
 
 def test_slots_move_to_a_new_master_once_it_takes_commands() -> None:
@@ -361,7 +364,9 @@ def test_slots_move_to_a_new_master_once_it_takes_commands() -> None:
     began = replace(began, report=replace(began.report, state_ok=False))
     made = plan(resource, replace(found, instances=(*found.instances[:6], began, found.instances[7])))
     assert moves(made) == {}
-    assert made.verdict.message == "Slots move once demo-6 takes commands: it says cluster_state:fail."
+    assert (
+        made.verdict.message == "Waiting for demo-6 to accept commands (cluster_state:fail) before moving slots to it."
+    )
 
 
 def test_by_hand_a_master_that_goes_gives_to_the_others_and_nobody_else_moves() -> None:
@@ -390,7 +395,7 @@ def test_slots_that_were_left_on_their_way_arrive_first() -> None:
 
 
 def test_after_a_failover_they_arrive_at_who_has_their_keys_in_part() -> None:
-    """The target's replica took over: it has what had gone, and knows nothing of the way."""
+    """The target's replica took over: it has what had gone, but knows nothing of the way."""
     at = [replace(M0, opens={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
     assert moves(planned(*at)) == {("00", "07"): 1}
 
@@ -424,7 +429,7 @@ def test_nothing_moves_to_a_node_that_has_no_room() -> None:
     at = [*full, *formed()[3:], replace(JOINED, max_memory=gib // 2), replica(6)]
     made = planned(*at)
     assert (made.verdict.reason, moves(made)) == ("TargetFull", {})
-    assert "demo-6 would have 805,306,350 of 536,870,912 bytes" in made.verdict.message
+    assert "demo-6 would use 805,306,350 of 536,870,912 bytes" in made.verdict.message
     assert moves(planned(*full, *formed()[3:], replace(JOINED, max_memory=gib), replica(6)))
 
 

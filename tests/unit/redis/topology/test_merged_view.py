@@ -126,9 +126,8 @@ def test_of_two_claims_the_higher_epoch_holds() -> None:
         ("role", (R0,)),
     ]
     assert seen.contested == THIRDS[M0]
-    assert (
-        "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by configuration epoch (4 against 1)."
-        in (seen.settled)
+    assert "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by config epoch (4 against 1)." in (
+        seen.settled
     )
 
 
@@ -138,7 +137,7 @@ def test_who_does_not_answer_claims_nothing_whatever_old_tables_say() -> None:
     seen = view(spoken)
     assert seen.owned[R0] == THIRDS[M0]
     assert not seen.contested
-    assert "demo-5 says that slots 0-5460 are demo-0's; they are demo-3's." in seen.settled
+    assert "demo-5 reports demo-0 as the owner of slots 0-5460; the owner is demo-3." in seen.settled
 
 
 def test_of_two_claims_with_the_same_epoch_the_smaller_id_will_win() -> None:
@@ -147,7 +146,7 @@ def test_of_two_claims_with_the_same_epoch_the_smaller_id_will_win() -> None:
     seen = view(all_said(truth))
     assert seen.owners[7] == M0
     assert seen.contested == Slots.of(7)
-    assert "of the same configuration epoch (1) the smaller node id takes a higher one" in seen.settled
+    assert "with the same config epoch (1) the smaller node id wins" in seen.settled
 
 
 def test_slots_that_nobody_owns() -> None:

@@ -48,7 +48,7 @@ def test_the_suspicion_of_one_is_no_failure() -> None:
     seen = view(spoken)
     assert not seen.failing
     assert seen.settled == (
-        "demo-1 does not answer, yet demo-0, demo-2, demo-3 and 2 others do not say that it has failed."
+        "demo-1 is unreachable, but demo-0, demo-2, demo-3 and 2 others do not report it as failed."
     )
 
 
@@ -57,7 +57,7 @@ def test_a_flag_that_one_node_kept_is_no_failure() -> None:
     spoken[R2] = flagged(spoken[R2], M1, "fail")
     seen = view(spoken)
     assert not seen.failing
-    assert seen.settled == "demo-5 says that demo-1 has failed, yet it answers."
+    assert seen.settled == "demo-5 reports that demo-1 has failed, but it is reachable."
 
 
 def test_while_only_some_know_of_a_failure_nobody_acts_on_it() -> None:
@@ -65,7 +65,7 @@ def test_while_only_some_know_of_a_failure_nobody_acts_on_it() -> None:
     spoken[R2] = said(SIX, R2)
     seen = view(spoken)
     assert ids(seen.failing) == [M1]
-    assert seen.settled == "demo-1 does not answer, yet demo-5 does not say that it has failed."
+    assert seen.settled == "demo-1 is unreachable, but demo-5 does not report it as failed."
 
 
 def test_a_master_without_a_replica_that_lives_awaits_no_election() -> None:
@@ -80,7 +80,7 @@ def test_without_a_majority_of_masters_nobody_is_elected_and_nobody_speaks_for_t
     seen = view(all_said(SIX, unreachable=[M1, M2]))
     assert not seen.can_elect
     assert seen.settled.startswith(
-        "Only 1 of 3 masters answer, not demo-1 and demo-2: 2 must, to speak for the cluster."
+        "Only 1 of 3 primaries reachable (unreachable: demo-1 and demo-2); a majority needs 2."
     )
     assert seen.disagreements[0].kind == "minority"
     assert seen.disagreements[0].about == (M1, M2)
@@ -127,7 +127,7 @@ def test_a_partition_that_the_operator_sees_over() -> None:
     assert seen.owned[R0] == THIRDS[M0]
     kinds = {each.kind for each in seen.disagreements}
     assert kinds == {"claims", "absence", "slots", "role", "link"}
-    assert seen.settled.endswith(" more of the kind.")
+    assert seen.settled.endswith(" more.")
 
 
 def test_nodes_that_reach_the_operator_and_not_each_other() -> None:
@@ -140,7 +140,7 @@ def test_a_node_that_a_node_does_not_know() -> None:
     spoken = all_said(SIX)
     spoken[M0], spoken[M1] = unaware(spoken[M0], R2), unaware(spoken[M1], R2)
     seen = view(spoken)
-    assert seen.settled == "demo-0 and demo-1 do not know demo-5, or where it is."
+    assert seen.settled == "demo-0 and demo-1 do not know demo-5 or its address."
     assert seen.missing([R1, R2]) == {R2: (M0, M1)}
 
 
@@ -183,7 +183,7 @@ def test_a_master_that_has_forgotten_everybody_is_another_cluster() -> None:
     spoken = {node: unaware(each, M1) for node, each in all_said(SIX).items()}
     spoken[M1] = said({M1: SIX[M1]}, M1)
     seen = view(spoken)
-    assert seen.settled == ("demo-1 owns slots 5461-10921 and knows nothing of demo-0, demo-2, demo-3 and 2 others.")
+    assert seen.settled == ("demo-1 owns slots 5461-10921 but knows nothing of demo-0, demo-2, demo-3 and 2 others.")
     assert seen.uncovered == THIRDS[M1], "what it says counts for nothing among the others"
     assert seen.outside == (seen.nodes[M1],)
 
@@ -219,7 +219,7 @@ def test_one_who_answers_and_whose_address_is_not_known_is_to_be_met() -> None:
     spoken = all_said(SIX)
     spoken[M0] = changed(spoken[M0], R2, address="", flags=frozenset({"slave", "noaddr"}))
     seen = view(spoken)
-    assert seen.settled == "demo-0 does not know demo-5, or where it is."
+    assert seen.settled == "demo-0 does not know demo-5 or its address."
     assert seen.missing(SIX) == {R2: (M0,)}
 
 
@@ -234,7 +234,9 @@ def test_who_is_looked_for_where_it_no_longer_is() -> None:
     spoken[M0] = changed(spoken[M0], R2, address="10.0.7.7")
     seen = view(spoken)
     assert seen.misplaced({R2: "10.0.7.7", M0: address(M0)}) == {R2: (M1, M2, R0, R1)}
-    assert seen.settled == ("demo-1, demo-2, demo-3 and demo-4 look for demo-5 at 10.0.0.5; it is at 10.0.7.7.")
+    assert seen.settled == (
+        "demo-1, demo-2, demo-3 and demo-4 have the address 10.0.0.5 for demo-5; it is at 10.0.7.7."
+    )
 
 
 def test_who_does_not_know_its_own_address_is_looked_for_nowhere_else() -> None:
@@ -248,9 +250,9 @@ def test_who_does_not_know_its_own_address_is_looked_for_nowhere_else() -> None:
 def test_who_takes_a_node_for_what_it_is_not() -> None:
     spoken = all_said(SIX)
     spoken[M0] = changed(spoken[M0], R2, primary=M1)
-    assert view(spoken).settled == "demo-0 takes demo-5 for a replica of demo-1; it is a replica of demo-2."
+    assert view(spoken).settled == "demo-0 reports demo-5 as a replica of demo-1; it is a replica of demo-2."
     spoken[M0] = changed(spoken[M0], R2, primary="")
-    assert view(spoken).settled == "demo-0 takes demo-5 for a master; it is a replica of demo-2."
+    assert view(spoken).settled == "demo-0 reports demo-5 as a primary; it is a replica of demo-2."
 
 
 def test_of_one_who_does_not_answer_what_most_say_counts_and_nobody_is_waited_for_to_agree() -> None:
@@ -265,4 +267,4 @@ def test_of_one_who_does_not_answer_what_most_say_counts_and_nobody_is_waited_fo
 def test_one_who_knows_no_owner_of_a_slot() -> None:
     spoken = all_said(SIX)
     spoken[R0] = changed(spoken[R0], M0, slots=THIRDS[M0] - Slots.of(7))
-    assert view(spoken).settled == "demo-3 knows no owner of slot 7; it is demo-0's."
+    assert view(spoken).settled == "demo-3 reports no owner of slot 7; the owner is demo-0."
