@@ -30,10 +30,10 @@ from tests.unit.redis.world import (
     formed,
     node_id,
     of,
-    places_asked_for,
     plan,
     planned,
     replica,
+    requested_replicas,
     seen,
     world,
 )
@@ -135,7 +135,7 @@ def test_what_is_under_way_has_the_seed_s_name(at: list[At], phase: str, before:
 
 def test_what_takes_too_long_is_told() -> None:
     since = {"type": "Reconciling", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
-    broken = At(up=False, recorded=None, trouble="ErrImagePull: no such image")
+    broken = At(up=False, recorded=None, problem="ErrImagePull: no such image")
     resource = cluster(*[NEW] * 5, broken, begun=False, phase="Creating", status={"conditions": [since]})
     made = plan(resource, seen(resource, *[NEW] * 5, broken))
     assert made.verdict.reason == "CreateTimeout"
@@ -143,7 +143,7 @@ def test_what_takes_too_long_is_told() -> None:
 
 
 def test_who_is_missing_and_why_is_said() -> None:
-    made = planned(*formed()[:5], replace(R2, up=False, failed=True, trouble="Unschedulable: no node"))
+    made = planned(*formed()[:5], replace(R2, up=False, failed=True, problem="Unschedulable: no node"))
     assert (made.verdict.reason, made.verdict.warning) == ("NodeFailing", True)
     assert made.verdict.message == (
         "5 of 6 nodes serve, 3 of them masters. demo-5 does not start: Unschedulable: no node"
@@ -153,7 +153,7 @@ def test_who_is_missing_and_why_is_said() -> None:
 def test_a_stateful_set_that_is_gone_comes_back_with_every_place_that_there_was() -> None:
     resource = cluster(*formed(), At(), At(), replicas=6)
     made = plan(resource, seen(resource, *formed(), At(""), At(""), stateful_set=False))
-    assert places_asked_for(made) == 8
+    assert requested_replicas(made) == 8
 
 
 # Whatever is seen.
@@ -165,20 +165,20 @@ HAPPENINGS: dict[str, Callable[[At, int], At]] = {
     "failed": lambda at, _: replace(at, up=False, failed=True),
     "lost": lambda at, n: replace(at, up=False, failed=True, pod=False, disk=f"disk-{n}b"),
     "lost, and nobody knows it": lambda at, n: replace(at, up=False, member=False, disk=f"disk-{n}b"),
-    "begun anew": lambda at, n: replace(NEW, life=1, recorded=at.recorded, disk=f"disk-{n}b"),
-    "joined anew": lambda at, n: At(epoch=0, life=1, recorded=1, disk=f"disk-{n}b"),
+    "begun anew": lambda at, n: replace(NEW, incarnation=1, recorded=at.recorded, disk=f"disk-{n}b"),
+    "joined anew": lambda at, n: At(epoch=0, incarnation=1, recorded=1, disk=f"disk-{n}b"),
     "lagging": lambda at, _: replace(at, synced=False),
     "yet to get anything": lambda at, _: replace(at, copied=False, synced=False),
     "behind": lambda at, _: replace(at, offset=at.offset - 100),
     "old": lambda at, _: replace(at, old=True),
     "leaving": lambda at, _: replace(at, leaving=True),
-    "broken": lambda at, _: replace(at, up=False, failed=True, old=True, trouble="CrashLoopBackOff: back-off"),
+    "broken": lambda at, _: replace(at, up=False, failed=True, old=True, problem="CrashLoopBackOff: back-off"),
     "unrecorded": lambda at, _: replace(at, recorded=None),
     "no pod": lambda at, _: replace(at, up=False, failed=True, pod=False),
     "forgotten": lambda at, _: replace(at, member=False),
     "stray keys": lambda at, _: replace(at, keys=5),
     "crowded": lambda at, _: replace(at, host="a"),
-    "moved": lambda at, _: replace(at, address="10.9.0.1", looked_for="10.0.0.99"),
+    "moved": lambda at, _: replace(at, address="10.9.0.1", stale_address="10.0.0.99"),
     "slots let go": lambda at, _: replace(at, slots=str(Slots.parse(at.slots).first(1000))),
     "a slot on its way": lambda at, n: replace(at, opens={n * 1000: (">", (n + 1) % 3)}),
     "a slot coming": lambda at, n: replace(at, opens={n * 1000 + 1: ("<", (n + 1) % 3)}),

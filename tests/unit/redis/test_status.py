@@ -43,7 +43,7 @@ def test_whose_data_a_replica_has_is_what_it_last_had_all_of() -> None:
     resource = cluster(*turned, status=first)
     made = plan(resource, seen(resource, *turned))
     assert [made.status["conditions"][5][key] for key in ("masterNodeId", "copyOf")] == [node_id(1), node_id(2)]
-    fresh = [*formed()[:5], replica(2, synced=False, life=1, recorded=None)]
+    fresh = [*formed()[:5], replica(2, synced=False, incarnation=1, recorded=None)]
     resource = cluster(*fresh, status=first | {"conditions": first["conditions"][:5]})
     assert "copyOf" not in plan(resource, seen(resource, *fresh)).status["conditions"][5]
 
@@ -85,7 +85,7 @@ def test_instances_and_conditions_stand_in_one_list() -> None:
         (replace(R2, up=False), "Starting", ""),
         (replace(R2, loading=True), "Starting", "It reads its data."),
         (replace(R2, synced=False), "Syncing", "It gets what demo-2 has."),
-        (At(up=False, trouble="ErrImagePull: no such image"), "ErrImagePull", "ErrImagePull: no such image"),
+        (At(up=False, problem="ErrImagePull: no such image"), "ErrImagePull", "ErrImagePull: no such image"),
         (replace(R2, up=False, pod=False), "NoPod", "There is no pod."),
         (NEW, "Joining", "It owns no slots."),
     ],

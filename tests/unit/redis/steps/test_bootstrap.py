@@ -34,7 +34,7 @@ def next_step(resource: RedisCluster, found: Observed) -> Step:
 
 
 def test_it_waits_until_every_node_is_there_and_says_who_is_not() -> None:
-    broken = At(up=False, recorded=None, trouble="ErrImagePull: no such image")
+    broken = At(up=False, recorded=None, problem="ErrImagePull: no such image")
     resource, found = world(*[NEW] * 5, broken, begun=False, phase="")
     made = plan(resource, found)
     assert (made.verdict.reason, made.status["phase"], made.status["formed"]) == ("Creating", "Creating", False)
@@ -137,7 +137,7 @@ def test_nor_do_those_that_know_somebody_else() -> None:
 
 def test_a_master_that_is_lost_meanwhile_is_forgotten_and_the_new_node_takes_its_part() -> None:
     """It must outbid what others may yet hear of the one before."""
-    lost = replace(NEW, life=1, recorded=0, disk="disk-1b")
+    lost = replace(NEW, incarnation=1, recorded=0, disk="disk-1b")
     at = [replace(MEMBERS[0], slots="0-5461"), lost, *MEMBERS[2:]]
     resource, found = beginning(*at)
     places = list(found.instances)
@@ -158,7 +158,7 @@ def test_a_master_that_is_lost_meanwhile_is_forgotten_and_the_new_node_takes_its
 
 
 def test_if_anybody_has_written_meanwhile_nobody_takes_that_part() -> None:
-    at = [replace(MEMBERS[0], slots="0-5461", keys=3), replace(NEW, life=1, recorded=0, disk="b"), *MEMBERS[2:]]
+    at = [replace(MEMBERS[0], slots="0-5461", keys=3), replace(NEW, incarnation=1, recorded=0, disk="b"), *MEMBERS[2:]]
     made = plan(*beginning(*at))
     assert (made.verdict.reason, acts(made.actions)) == ("NotEmpty", [])
 

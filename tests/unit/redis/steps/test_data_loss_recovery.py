@@ -52,7 +52,7 @@ def test_as_long_as_one_that_may_have_the_keys_is_only_away_nothing_is_lost() ->
 
 def test_an_operator_that_hears_one_new_node_alone_does_not_take_all_for_lost() -> None:
     at = [replace(spot, up=False, failed=True) for spot in formed()[:5]]
-    new = At(life=1, recorded=0, disk="disk-5b", member=False, knows=False)
+    new = At(incarnation=1, recorded=0, disk="disk-5b", member=False, knows=False)
     made = plan(*world(*at, new))
     assert made.verdict.reason == "SlotsUnserved"
     assert "recovery" not in made.status
@@ -93,7 +93,7 @@ def test_then_the_slots_go_to_a_node_that_holds_nothing_or_to_who_has_fewest() -
     made = confirmed(*left, token=told["token"], told=told)
     (call,) = of(made.actions, "AddSlots")
     assert (call.id, str(call.slots), call.outbid) == (node_id(2), "0-5460", True)
-    fresh = At(epoch=0, life=1)
+    fresh = At(epoch=0, incarnation=1)
     resource = cluster(*LOSS, status={"recovery": told}, recovery={"confirm": told["token"]})
     status = resource.obj["status"]
     status["conditions"][0] |= {"nodeId": node_id(0, 1), "disk": "disk-0b"}
@@ -111,7 +111,7 @@ def test_slots_beyond_what_was_allowed_are_not_served_empty() -> None:
 
 
 def test_where_nothing_is_left_it_begins_anew_if_a_person_allows_it() -> None:
-    new = [At(life=1, recorded=0, disk=f"disk-{n}b", member=False, knows=False, epoch=0) for n in range(6)]
+    new = [At(incarnation=1, recorded=0, disk=f"disk-{n}b", member=False, knows=False, epoch=0) for n in range(6)]
     resource, found = world(*new)
     made = plan(resource, found)
     assert (made.verdict.reason, made.status["formed"]) == ("SlotsLost", True)

@@ -36,7 +36,7 @@ def lost(at: At, number: int, **more: object) -> At:
 
 def test_nodes_with_new_addresses_are_met_by_id_where_they_are() -> None:
     moved = [
-        replace(at, address=f"10.1.0.{number}", looked_for=f"10.0.0.{number}") for number, at in enumerate(formed())
+        replace(at, address=f"10.1.0.{number}", stale_address=f"10.0.0.{number}") for number, at in enumerate(formed())
     ]
     made = planned(*moved)
     assert made.verdict.reason == "Meeting"
@@ -88,7 +88,7 @@ def test_which_node_is_on_which_disk_is_written_down_before_anything_rests_on_it
 
 def test_a_former_node_stays_written_down_until_nobody_knows_it_any_more() -> None:
     """By that alone its loss is known."""
-    successor = replace(NEW, life=1, recorded=0, disk="disk-5b")
+    successor = replace(NEW, incarnation=1, recorded=0, disk="disk-5b")
     resource, found = world(M0, M1, M2, R0, R1, successor)
     former = Node(node_id(5), "10.0.0.6", 6379, frozenset({"slave", "fail"}), node_id(2), 3, False)
     places = list(found.instances)
@@ -115,7 +115,7 @@ def test_a_former_node_is_told_of_until_all_are_there_again() -> None:
 
 
 def test_a_view_without_most_masters_overwrites_no_record() -> None:
-    at = [M0, replace(M1, up=False), replace(M2, up=False), R0, R1, replace(NEW, life=1, recorded=0, disk="b")]
+    at = [M0, replace(M1, up=False), replace(M2, up=False), R0, R1, replace(NEW, incarnation=1, recorded=0, disk="b")]
     made = planned(*at)
     assert [entry["nodeId"] for entry in made.status["conditions"]][5] == node_id(5)
 
@@ -176,7 +176,7 @@ def test_one_that_is_about_to_tell_how_much_it_has_is_waited_for() -> None:
     made = planned(lost(M0, 0), M1, M2, R0, R1, R2, starting)
     assert (made.verdict.reason, acts(made.actions)) == ("TakingOver", [])
     assert "demo-6 may tell" in made.verdict.message
-    broken = replace(starting, trouble="CrashLoopBackOff: back-off")
+    broken = replace(starting, problem="CrashLoopBackOff: back-off")
     assert of(planned(lost(M0, 0), M1, M2, R0, R1, R2, broken).actions, "FailOver")
 
 

@@ -17,7 +17,7 @@ M0, M1, M2, R0, R1, R2 = formed()
 OLD = [replace(at, old=True) for at in formed()]
 MASTERS_OLD = [*OLD[:3], R0, R1, R2]
 RECENTLY = "2026-01-01T11:59:30Z"
-BROKEN = {"up": False, "failed": True, "trouble": "CrashLoopBackOff: back-off restarting"}
+BROKEN = {"up": False, "failed": True, "problem": "CrashLoopBackOff: back-off restarting"}
 
 
 def planned(*at: At, **more: Any) -> Plan:

@@ -19,10 +19,10 @@ from tests.unit.redis.world import (
     formed,
     node_id,
     of,
-    places_asked_for,
     plan,
     planned,
     replica,
+    requested_replicas,
     thirds,
     world,
 )
@@ -45,7 +45,7 @@ def moves(made: Plan) -> dict[tuple[str, str], int]:
 
 
 def test_new_pods_are_asked_for_at_once() -> None:
-    assert places_asked_for(planned(*formed(), replicas=9)) == 9
+    assert requested_replicas(planned(*formed(), replicas=9)) == 9
 
 
 def test_a_new_master_has_its_replica_before_it_gets_slots() -> None:
@@ -127,11 +127,11 @@ def test_a_master_that_goes_gives_all_it_has_and_stays_until_it_has_none() -> No
     made = planned(*eight, last, replica(6), replicas=6)
     assert sum(moves(made).values()) == 4096
     assert {source for source, _ in moves(made)} == {"06"}
-    assert places_asked_for(made) == 8
+    assert requested_replicas(made) == 8
     given = ["0-4095 12288-13652", "4096-8191 13653-15018", "8192-12287 15019-16382"]
     almost = [replace(at, slots=slots) for at, slots in zip(eight, given, strict=False)]
     made = planned(*almost, *eight[3:], At("16383"), replica(6), replicas=6)
-    assert (moves(made), places_asked_for(made)) == ({("06", "02"): 1}, 8)
+    assert (moves(made), requested_replicas(made)) == ({("06", "02"): 1}, 8)
 
 
 def test_a_scale_in_that_is_taken_back_midway_moves_back_what_had_moved() -> None:
@@ -146,7 +146,7 @@ def empty(**more: Any) -> list[At]:
 
 
 def test_pods_end_when_nothing_that_counts_is_there_and_members_agree() -> None:
-    assert places_asked_for(planned(*empty(), replicas=6)) == 6
+    assert requested_replicas(planned(*empty(), replicas=6)) == 6
 
 
 @pytest.mark.parametrize(
@@ -169,35 +169,35 @@ def test_pods_end_when_nothing_that_counts_is_there_and_members_agree() -> None:
     ],
 )
 def test_else_they_stay(at: list[At]) -> None:
-    assert places_asked_for(planned(*at, replicas=6)) == 8
+    assert requested_replicas(planned(*at, replicas=6)) == 8
 
 
 @pytest.mark.parametrize(("since", "asked_for"), [("11:59:56Z", 7), ("11:59:55Z", 6)])
 def test_a_node_that_gave_away_its_slots_stays_until_clients_have_heard_of_it(since: str, asked_for: int) -> None:
-    assert places_asked_for(planned(*empty(since=f"2026-01-01T{since}"), replicas=6)) == asked_for
+    assert requested_replicas(planned(*empty(since=f"2026-01-01T{since}"), replicas=6)) == asked_for
 
 
 def test_so_does_a_former_master() -> None:
     handed_over = planned(*formed(), replica(0, since="2026-01-01T11:59:56Z"), replicas=6)
-    assert (places_asked_for(handed_over), places_asked_for(planned(*formed(), replica(0), replicas=6))) == (7, 6)
+    assert (requested_replicas(handed_over), requested_replicas(planned(*formed(), replica(0), replicas=6))) == (7, 6)
 
 
 def test_a_node_that_holds_keys_stays_though_it_owns_no_slot() -> None:
-    assert places_asked_for(planned(*empty(keys=3), replicas=6)) == 7
+    assert requested_replicas(planned(*empty(keys=3), replicas=6)) == 7
 
 
 def test_new_pods_that_never_came_can_be_taken_back() -> None:
-    pending = At(up=False, recorded=None, member=False, trouble="Unschedulable: no node")
-    assert places_asked_for(planned(*formed(), pending, pending, replicas=6)) == 6
+    pending = At(up=False, recorded=None, member=False, problem="Unschedulable: no node")
+    assert requested_replicas(planned(*formed(), pending, pending, replicas=6)) == 6
 
 
 def test_an_empty_master_that_is_away_for_good_does_not_hold_the_others() -> None:
-    assert places_asked_for(planned(*formed(), replace(JOINED, up=False, failed=True), replicas=6)) == 6
+    assert requested_replicas(planned(*formed(), replace(JOINED, up=False, failed=True), replicas=6)) == 6
 
 
 def test_a_replica_that_goes_is_kept_while_it_may_have_the_only_copy() -> None:
     at = [M0, M1, replace(M2, up=False, failed=True), R0, R1, replace(R2, up=False, failed=True), replica(2, keys=10)]
-    assert places_asked_for(planned(*at, replicas=6)) == 7
+    assert requested_replicas(planned(*at, replicas=6)) == 7
 
 
 def test_who_goes_and_leads_hands_over_to_a_replica_that_stays_and_no_slot_moves() -> None:
@@ -206,7 +206,7 @@ def test_who_goes_and_leads_hands_over_to_a_replica_that_stays_and_no_slot_moves
     made = planned(*at, replicas=6)
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode) == (node_id(2), "")
-    assert (moves(made), places_asked_for(made)) == ({}, 7)
+    assert (moves(made), requested_replicas(made)) == ({}, 7)
     lagging = planned(*at[:2], replica(6, synced=False), *at[3:], replicas=6)
     assert acts(lagging.actions) == [], "not before it has everything"
 
