@@ -12,8 +12,8 @@ from shared.status.verdict import Progress
 from tests.unit.redis.steps.test_membership_repair import lost
 from tests.unit.redis.world import At, acts, cluster, formed, node_id, of, plan, seen, world
 
-M0, M1, M2, R0, R1, R2 = formed()
-LOSS = (lost(M0, 0), M1, M2, lost(R0, 3, member=False), R1, R2)
+P0, P1, P2, R0, R1, R2 = formed()
+LOSS = (lost(P0, 0), P1, P2, lost(R0, 3, member=False), R1, R2)
 
 
 def confirmed(*at: At, token: str, loss: Obj) -> Plan:
@@ -39,9 +39,9 @@ def test_data_loss_is_reported_and_blocks_changes() -> None:
 
 def test_slots_are_not_lost_while_a_possible_copy_is_unreachable() -> None:
     for at in (
-        (replace(M0, up=False, failed=True), M1, M2, lost(R0, 3), R1, R2),
-        (lost(M0, 0), M1, M2, replace(R0, up=False, failed=True), R1, R2),
-        (lost(M0, 0), M1, M2, replace(R0, up=False, member=False), R1, R2),
+        (replace(P0, up=False, failed=True), P1, P2, lost(R0, 3), R1, R2),
+        (lost(P0, 0), P1, P2, replace(R0, up=False, failed=True), R1, R2),
+        (lost(P0, 0), P1, P2, replace(R0, up=False, member=False), R1, R2),
     ):
         made = plan(*world(*at))
         assert "recovery" not in made.status
@@ -64,7 +64,7 @@ def test_token_of_another_loss_is_refused() -> None:
     made = confirmed(*LOSS, token="0123456789ab", loss=loss)
     assert (made.verdict.reason, made.verdict.progress) == ("TokenRefused", Progress.BLOCKED)
     assert loss["token"] in made.verdict.message
-    more = (lost(M0, 0), lost(M1, 1), M2, lost(R0, 3, member=False), lost(R1, 4, member=False), R2)
+    more = (lost(P0, 0), lost(P1, 1), P2, lost(R0, 3, member=False), lost(R1, 4, member=False), R2)
     assert recovery_of(*more)["token"] != loss["token"]
     assert confirmed(*more, token=loss["token"], loss=loss).verdict.reason == "SlotsLost", (
         "the token confirms a smaller loss"
@@ -88,8 +88,8 @@ def test_confirmed_recovery_first_forgets_the_lost_owner() -> None:
 
 def test_lost_slots_go_to_an_empty_node_or_the_primary_with_the_fewest_slots() -> None:
     loss = recovery_of(*LOSS)
-    forgotten = replace(lost(M0, 0), member=False)
-    left = (forgotten, M1, M2, replace(forgotten, disk="disk-3b"), R1, R2)
+    forgotten = replace(lost(P0, 0), member=False)
+    left = (forgotten, P1, P2, replace(forgotten, disk="disk-3b"), R1, R2)
     made = confirmed(*left, token=loss["token"], loss=loss)
     (call,) = of(made.actions, "AddSlots")
     assert (call.id, str(call.slots), call.outbid) == (node_id(2), "0-5460", True)
@@ -98,14 +98,14 @@ def test_lost_slots_go_to_an_empty_node_or_the_primary_with_the_fewest_slots() -
     status = resource.obj["status"]
     status["conditions"][0] |= {"nodeId": node_id(0, 1), "disk": "disk-0b"}
     resource = cluster(*LOSS, status=status, recovery={"confirm": loss["token"]})
-    made = plan(resource, seen(resource, replace(fresh, disk="disk-0b"), M1, M2, left[3], R1, R2))
+    made = plan(resource, seen(resource, replace(fresh, disk="disk-0b"), P1, P2, left[3], R1, R2))
     assert [(call.id, str(call.slots)) for call in of(made.actions, "AddSlots")] == [(node_id(0, 1), "0-5460")]
 
 
 def test_slots_outside_the_confirmed_loss_are_not_assigned() -> None:
     loss = recovery_of(*LOSS)
-    forgotten = replace(lost(M0, 0), member=False)
-    at = (forgotten, replace(M1, slots="6000-10922"), M2, replace(forgotten, disk="disk-3b"), R1, R2)
+    forgotten = replace(lost(P0, 0), member=False)
+    at = (forgotten, replace(P1, slots="6000-10922"), P2, replace(forgotten, disk="disk-3b"), R1, R2)
     made = confirmed(*at, token=loss["token"], loss=loss)
     assert of(made.actions, "AddSlots") == []
 

@@ -26,7 +26,7 @@ from tests.unit.redis.world import (
     world,
 )
 
-M0, M1, M2, R0, R1, R2 = formed()
+P0, P1, P2, R0, R1, R2 = formed()
 
 
 def lost(at: At, number: int, **more: object) -> At:
@@ -48,7 +48,7 @@ def test_nodes_with_new_addresses_are_met_at_their_current_address() -> None:
 
 def test_no_meet_is_sent_for_a_node_whose_address_is_known() -> None:
     assert of(planned(*formed()).actions, "Meet") == []
-    assert of(planned(M0, M1, M2, R0, R1, replace(R2, up=False)).actions, "Meet") == []
+    assert of(planned(P0, P1, P2, R0, R1, replace(R2, up=False)).actions, "Meet") == []
 
 
 def test_unknown_node_blocks_changes_and_is_not_forgotten() -> None:
@@ -89,7 +89,7 @@ def test_node_id_and_volume_are_recorded_before_the_node_joins() -> None:
 def test_former_node_stays_recorded_until_no_node_lists_it() -> None:
     """The record is the only evidence of its loss."""
     successor = replace(NEW, incarnation=1, recorded=0, disk="disk-5b")
-    resource, found = world(M0, M1, M2, R0, R1, successor)
+    resource, found = world(P0, P1, P2, R0, R1, successor)
     former = Node(node_id(5), "10.0.0.6", 6379, frozenset({"slave", "fail"}), node_id(2), 3, False)
     instances = list(found.instances)
     for number in range(5):
@@ -110,49 +110,49 @@ def test_former_node_stays_recorded_until_no_node_lists_it() -> None:
 
 def test_former_nodes_stay_in_the_status_until_every_node_is_reachable() -> None:
     former = {"former": [{"name": "demo-5", "nodeId": node_id(5)}]}
-    assert planned(M0, M1, M2, replace(R0, up=False), R1, R2, status=former).status["former"] == former["former"]
+    assert planned(P0, P1, P2, replace(R0, up=False), R1, R2, status=former).status["former"] == former["former"]
     assert "former" not in planned(*formed(), status=former).status
 
 
 def test_records_are_kept_while_most_primaries_are_unreachable() -> None:
-    at = [M0, replace(M1, up=False), replace(M2, up=False), R0, R1, replace(NEW, incarnation=1, recorded=0, disk="b")]
+    at = [P0, replace(P1, up=False), replace(P2, up=False), R0, R1, replace(NEW, incarnation=1, recorded=0, disk="b")]
     made = planned(*at)
     assert [entry["nodeId"] for entry in made.status["conditions"]][5] == node_id(5)
 
 
 def test_replica_replaces_a_lost_primary_by_election() -> None:
-    made = planned(lost(M0, 0), M1, M2, R0, R1, R2)
+    made = planned(lost(P0, 0), P1, P2, R0, R1, R2)
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode) == (node_id(3), "FORCE")
     assert made.verdict.message == "demo-0 has lost its data, and owns 5461 slots: demo-3 takes its place."
 
 
 def test_replica_takes_over_from_a_lost_primary_without_a_majority() -> None:
-    made = planned(lost(M0, 0), lost(M1, 1), M2, R0, R1, R2)
+    made = planned(lost(P0, 0), lost(P1, 1), P2, R0, R1, R2)
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode) == (node_id(3), "TAKEOVER")
-    then = planned(lost(replace(M0, slots=""), 0, of=3), lost(M1, 1), M2, replace(R0, of=None, slots=M0.slots), R1, R2)
+    then = planned(lost(replace(P0, slots=""), 0, of=3), lost(P1, 1), P2, replace(R0, of=None, slots=P0.slots), R1, R2)
     assert [(call.id, call.mode) for call in of(then.actions, "FailOver")] == [(node_id(4), "FORCE")]
 
 
 @pytest.mark.parametrize("away", [1, 2])
 def test_failover_of_unreachable_primaries_is_left_to_redis(away: int) -> None:
     """A node that the operator cannot reach may still serve clients."""
-    at = [replace(M0, up=False, failed=True), replace(M1, up=away < 2, failed=away > 1), M2, R0, R1, R2]
+    at = [replace(P0, up=False, failed=True), replace(P1, up=away < 2, failed=away > 1), P2, R0, R1, R2]
     made = planned(*at)
     assert acts(made.actions) == []
     assert "recovery" not in made.status
 
 
 def test_replica_with_the_highest_offset_is_promoted() -> None:
-    at = [lost(M0, 0), M1, M2, replace(R0, offset=900), R1, R2, replica(0, offset=950, keys=10), replica(0, offset=940)]
+    at = [lost(P0, 0), P1, P2, replace(R0, offset=900), R1, R2, replica(0, offset=950, keys=10), replica(0, offset=940)]
     (call,) = of(planned(*at, replicasPerMaster=1, replicas=8).actions, "FailOver")
     assert call.id == node_id(6)
 
 
 def test_replica_that_never_completed_a_sync_is_not_promoted() -> None:
     """A node reports itself as a replica before its first sync: promoting it would serve an empty shard."""
-    at = [lost(M0, 0), M1, M2, replace(R0, copied=False, keys=0), R1, R2]
+    at = [lost(P0, 0), P1, P2, replace(R0, copied=False, keys=0), R1, R2]
     made = planned(*at)
     assert of(made.actions, "FailOver") == []
     assert made.verdict.reason == "SlotsLost"
@@ -162,26 +162,26 @@ def test_replica_that_never_completed_a_sync_is_not_promoted() -> None:
 
 def test_former_primary_is_promoted_if_its_successor_is_lost() -> None:
     """The successor was lost before the former primary could sync from it."""
-    former, successor = replace(R0, of=3, copied=False), lost(replace(M0, of=None), 3)
-    resource = cluster(former, M1, M2, successor, R1, R2)
+    former, successor = replace(R0, of=3, copied=False), lost(replace(P0, of=None), 3)
+    resource = cluster(former, P1, P2, successor, R1, R2)
     recorded = resource.obj["status"]
     recorded["conditions"][3]["copyOf"] = node_id(0)
-    resource = cluster(former, M1, M2, successor, R1, R2, status=recorded)
-    made = plan(resource, seen(resource, former, M1, M2, successor, R1, R2))
+    resource = cluster(former, P1, P2, successor, R1, R2, status=recorded)
+    made = plan(resource, seen(resource, former, P1, P2, successor, R1, R2))
     assert [call.id for call in of(made.actions, "FailOver")] == [node_id(0)]
 
 
 def test_failover_waits_for_the_offset_of_a_starting_replica() -> None:
     starting = replica(0, up=False, failed=True, runs=True)
-    made = planned(lost(M0, 0), M1, M2, R0, R1, R2, starting)
+    made = planned(lost(P0, 0), P1, P2, R0, R1, R2, starting)
     assert (made.verdict.reason, acts(made.actions)) == ("TakingOver", [])
     assert "demo-6 may tell" in made.verdict.message
     broken = replace(starting, problem="CrashLoopBackOff: back-off")
-    assert of(planned(lost(M0, 0), M1, M2, R0, R1, R2, broken).actions, "FailOver")
+    assert of(planned(lost(P0, 0), P1, P2, R0, R1, R2, broken).actions, "FailOver")
 
 
 def test_every_node_forgets_a_node_that_lost_its_data() -> None:
-    made = planned(M0, M1, M2, R0, R1, lost(R2, 5))
+    made = planned(P0, P1, P2, R0, R1, lost(R2, 5))
     (call,) = of(made.actions, "Forget")
     assert (call.id, sorted(endpoint.name for endpoint in call.at)) == (node_id(5), [f"demo-{n}" for n in range(5)])
 
@@ -189,10 +189,10 @@ def test_every_node_forgets_a_node_that_lost_its_data() -> None:
 @pytest.mark.parametrize(
     "at",
     [
-        (M0, M1, M2, R0, R1, replace(R2, up=False, failed=True)),
-        (M0, M1, replace(M2, up=False, failed=True), R0, R1, R2),
-        (lost(M0, 0), M1, M2, replace(R0, up=False, failed=True), R1, R2),
-        (lost(replace(M0, slots=""), 0), M1, M2, R0, replace(R1, slots=M0.slots, of=None), R2),
+        (P0, P1, P2, R0, R1, replace(R2, up=False, failed=True)),
+        (P0, P1, replace(P2, up=False, failed=True), R0, R1, R2),
+        (lost(P0, 0), P1, P2, replace(R0, up=False, failed=True), R1, R2),
+        (lost(replace(P0, slots=""), 0), P1, P2, R0, replace(R1, slots=P0.slots, of=None), R2),
     ],
     ids=[
         "unreachable replica",
@@ -207,7 +207,7 @@ def test_node_that_may_return_is_not_forgotten(at: tuple[At, ...]) -> None:
 
 def test_lost_node_is_forgotten_though_a_new_node_misses_slots_of_a_lost_primary() -> None:
     """Only the owner announces its slots, and a lost owner never returns: waiting for agreement would never end."""
-    resource, found = world(M0, M1, lost(M2, 2), R0, R1, lost(R2, 5), replica(0, keys=10))
+    resource, found = world(P0, P1, lost(P2, 2), R0, R1, lost(R2, 5), replica(0, keys=10))
     new = found.instances[6]
     assert new.report
     nodes = tuple(replace(node, slots=Slots()) if node.id == node_id(2) else node for node in new.report.nodes)
@@ -218,7 +218,7 @@ def test_lost_node_is_forgotten_though_a_new_node_misses_slots_of_a_lost_primary
 
 
 def test_no_node_is_forgotten_while_the_cluster_views_differ() -> None:
-    resource, found = world(M0, M1, M2, R0, R1, lost(R2, 5))
+    resource, found = world(P0, P1, P2, R0, R1, lost(R2, 5))
     instance = found.instances[3]
     assert instance.report
     lines = tuple(replace(node, linked=node.id != node_id(1)) for node in instance.report.nodes)
@@ -250,7 +250,7 @@ def test_operator_without_a_connection_to_any_node_changes_nothing() -> None:
 
 def test_operator_that_reaches_a_minority_takes_no_risk_of_data_loss() -> None:
     away = {"up": False, "ready": True}
-    at = [replace(M0, old=True), replace(M1, **away), replace(M2, **away), replace(R0, old=True), R1, R2]  # type: ignore[arg-type]
+    at = [replace(P0, old=True), replace(P1, **away), replace(P2, **away), replace(R0, old=True), R1, R2]  # type: ignore[arg-type]
     assert acts(planned(*at, replicas=4).actions) == []
 
 

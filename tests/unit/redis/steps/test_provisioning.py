@@ -147,7 +147,7 @@ def test_mounted_secrets_exist_before_the_pods() -> None:
     assert isinstance(write, WriteSecret)
     assert write.token, "the password of the exporter is generated when the Secret is written"
     lab.do(write)
-    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "the user has set no password yet"
+    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "the password is not set yet"
     lab.give("one")
     (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
     assert isinstance(write, WriteSecret)
@@ -198,8 +198,7 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
         "The users that nodes start with are made.",
         "The users that nodes start with are made.",
         "Issuing certificates: there is no certificate authority yet.",
-        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable "
-        "certificate.",
+        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
         "What nodes mount is written: there is none yet.",
     ]
     assert lab.judged().mounted == lab.judged().original

@@ -13,7 +13,7 @@ from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
 
-M0, M1, M2, R0, R1, R2 = formed()
+P0, P1, P2, R0, R1, R2 = formed()
 OLD = [replace(at, old=True) for at in formed()]
 OUTDATED_PRIMARIES = [*OLD[:3], R0, R1, R2]
 RECENTLY = "2026-01-01T11:59:30Z"
@@ -34,7 +34,7 @@ def test_primary_is_restarted_only_after_a_failover_to_a_replica() -> None:
     made = planned(*OUTDATED_PRIMARIES)
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode, acts(made.actions)) == (node_id(3), "", [str(call)])
-    failed_over = [replica(3, old=True), *OLD[1:3], At(M0.slots), R1, R2]
+    failed_over = [replica(3, old=True), *OLD[1:3], At(P0.slots), R1, R2]
     assert acts(planned(*failed_over).actions) == ["delete Pod demo-0"], "demo-0 is a replica now"
     failed_over[0] = replica(3, old=True, since="2026-01-01T11:59:56Z")
     assert acts(planned(*failed_over).actions) == [], "clients may not know the new primary yet"
@@ -44,7 +44,7 @@ def test_an_updated_replica_is_promoted_before_an_outdated_one() -> None:
     at = [*OLD[:3], replace(R0, old=True), R1, R2, replica(0)]
     rolled = planned(*at)
     assert acts(rolled.actions) == ["delete Pod demo-3"]
-    at = [OLD[0], M1, M2, R0, R1, R2, replica(0, old=True, synced=True)]
+    at = [OLD[0], P1, P2, R0, R1, R2, replica(0, old=True, synced=True)]
     (call,) = of(planned(*[*at[:6], replica(0)]).actions, "FailOver")
     assert call.id in (node_id(3), node_id(6))
 
@@ -68,7 +68,7 @@ def test_primary_is_not_restarted_while_its_only_replica_is_unreachable(number: 
 
 
 def test_no_pod_is_restarted_while_a_replica_of_another_shard_lags() -> None:
-    made = planned(M0, M1, M2, replace(R0, old=True), R1, replace(R2, synced=False))
+    made = planned(P0, P1, P2, replace(R0, old=True), R1, replace(R2, synced=False))
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
 
 
@@ -91,7 +91,7 @@ def test_broken_pod_is_recreated_once_the_change_is_corrected() -> None:
 
 def test_replica_that_is_out_of_sync_is_restarted_first() -> None:
     """After a failover to a newer version, the former primary may not understand the replication stream."""
-    at = [replica(3, old=True, synced=False), *OLD[1:3], At(M0.slots), R1, R2]
+    at = [replica(3, old=True, synced=False), *OLD[1:3], At(P0.slots), R1, R2]
     assert acts(planned(*at).actions) == ["delete Pod demo-0"]
 
 
@@ -139,7 +139,7 @@ def test_primary_with_storage_is_not_restarted_while_its_replica_is_missing() ->
 
 
 def test_broken_pod_without_storage_is_kept_if_it_may_have_the_only_copy() -> None:
-    at = [replace(M0, old=True, **BROKEN), M1, M2, replica(1), replica(2), replica(1)]  # type: ignore[arg-type]
+    at = [replace(P0, old=True, **BROKEN), P1, P2, replica(1), replica(2), replica(1)]  # type: ignore[arg-type]
     assert acts(planned(*at, storage=None).actions) == []
     assert acts(planned(*at).actions) == ["delete Pod demo-0"], (
         "with storage, the next pod finds the data on the volume"
@@ -161,7 +161,7 @@ def test_update_strategy_on_delete_leaves_restarts_to_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "problem"),
     [("3.2.8", "older than redis 6.2"), ("7.0.15", "older than redis 8.0.2, which a node runs")],
 )
 def test_refused_version_does_not_change_pods(version: str, problem: str) -> None:

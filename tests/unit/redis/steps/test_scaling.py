@@ -27,7 +27,7 @@ from tests.unit.redis.world import (
     world,
 )
 
-M0, M1, M2, R0, R1, R2 = formed()
+P0, P1, P2, R0, R1, R2 = formed()
 JOINED = At(epoch=0)
 """A new node that has joined."""
 
@@ -70,7 +70,7 @@ def test_new_primary_receives_an_equal_share_from_each_primary() -> None:
 
 def test_progress_counts_moved_slots_and_the_rest_continues() -> None:
     first = planned(*formed(), JOINED, replica(6))
-    half = [replace(M0, slots="1000-5460"), M1, M2, R0, R1, R2, At("0-999", keys=3000), replica(6)]
+    half = [replace(P0, slots="1000-5460"), P1, P2, R0, R1, R2, At("0-999", keys=3000), replica(6)]
     migration = first.status["migration"] | {"since": "2026-01-01T11:59:30Z"}
     made = planned(*half, status={"migration": migration})
     assert moves(made) == {("00", "06"): 365, ("01", "06"): 1366, ("02", "06"): 1365}
@@ -100,8 +100,8 @@ def test_replica_of_a_primary_without_slots_moves_without_being_in_sync() -> Non
 
 
 def test_replica_of_an_unreachable_primary_is_not_moved() -> None:
-    away = [M0, M1, M2, R0, R1, R2, replica(0), JOINED]
-    made = planned(replace(M0, up=False, failed=True), *away[1:])
+    away = [P0, P1, P2, R0, R1, R2, replica(0), JOINED]
+    made = planned(replace(P0, up=False, failed=True), *away[1:])
     assert of(made.actions, "Replicate") == []
 
 
@@ -156,8 +156,8 @@ def test_drained_pods_are_removed_once_all_members_agree() -> None:
         [*empty()[:5], replace(R2, synced=False), *empty()[6:]],
         [*empty()[:5], replace(R2, up=False), *empty()[6:]],
         [*empty()[:5], replace(R2, up=False, failed=True), *empty()[6:]],
-        [M0, M1, replace(M2, up=False, failed=True), *empty()[3:]],
-        [M0, M1, M2, R0, R1, replica(6), *empty()[6:]],
+        [P0, P1, replace(P2, up=False, failed=True), *empty()[3:]],
+        [P0, P1, P2, R0, R1, replica(6), *empty()[6:]],
     ],
     ids=[
         "open slot",
@@ -196,13 +196,13 @@ def test_lost_empty_primary_does_not_block_the_removal_of_others() -> None:
 
 
 def test_removed_replica_stays_while_it_may_have_the_only_copy() -> None:
-    at = [M0, M1, replace(M2, up=False, failed=True), R0, R1, replace(R2, up=False, failed=True), replica(2, keys=10)]
+    at = [P0, P1, replace(P2, up=False, failed=True), R0, R1, replace(R2, up=False, failed=True), replica(2, keys=10)]
     assert requested_replicas(planned(*at, replicas=6)) == 7
 
 
 def test_removed_primary_fails_over_to_a_replica_that_stays() -> None:
     """From seven to six nodes, after a failover to the seventh."""
-    at = [M0, M1, replica(6), R0, R1, replica(6), At(M2.slots, keys=10)]
+    at = [P0, P1, replica(6), R0, R1, replica(6), At(P2.slots, keys=10)]
     made = planned(*at, replicas=6)
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode) == (node_id(2), "")
@@ -235,7 +235,7 @@ def test_replica_is_recreated_empty_if_a_primary_is_missing() -> None:
 
 def test_failed_primary_does_not_change_the_number_of_primaries() -> None:
     """Only the spec adds primaries."""
-    spare = [M0, M1, replace(M2, up=False, failed=True), R0, R1, replace(R2, up=False, failed=True), JOINED]
+    spare = [P0, P1, replace(P2, up=False, failed=True), R0, R1, replace(R2, up=False, failed=True), JOINED]
     made = planned(*spare)
     assert of(made.actions, "MoveSlots") == of(made.actions, "AddSlots") == []
 
@@ -282,12 +282,12 @@ def test_completed_manual_assignment_is_not_repeated() -> None:
     spec = manually((2000, f"{node_id(0)},{node_id(1)}"))
     assigned = planned(*GROWN, **spec).status["assigned"]
     first, second = Slots.parse(assigned[0]["slots"]), Slots.parse(assigned[1]["slots"])
-    left = Slots.parse(M0.slots) - first
-    half = [replace(M0, slots=str(left)), *GROWN[1:6], At(str(first)), replica(6)]
+    left = Slots.parse(P0.slots) - first
+    half = [replace(P0, slots=str(left)), *GROWN[1:6], At(str(first)), replica(6)]
     assert moves(planned(*half, status={"assigned": assigned}, **spec)) == {("01", "06"): 1000}
     done = [
         half[0],
-        replace(M1, slots=str(Slots.parse(M1.slots) - second)),
+        replace(P1, slots=str(Slots.parse(P1.slots) - second)),
         *half[2:6],
         At(str(first | second)),
         half[7],
@@ -300,7 +300,7 @@ def test_completed_manual_assignment_is_not_repeated() -> None:
 def test_manual_assignment_continues_with_promoted_replicas() -> None:
     spec = manually((2000, node_id(0)))
     assigned = planned(*GROWN, **spec).status["assigned"]
-    failed_over = [replica(3), M1, M2, At(M0.slots), *GROWN[4:6], replica(7), At("")]
+    failed_over = [replica(3), P1, P2, At(P0.slots), *GROWN[4:6], replica(7), At("")]
     made = planned(*failed_over, status={"assigned": assigned}, **spec)
     assert moves(made) == {("03", "07"): 2000}
 
@@ -344,7 +344,7 @@ def test_new_primaries_receive_their_entries_in_order_and_once() -> None:
     made = planned(*ten, status={"assigned": assigned}, **spec)
     assert moves(made) == {("00", "06"): 100, ("01", "07"): 200}
     first = Slots.parse(assigned[0]["slots"])
-    half = [replace(M0, slots=str(Slots.parse(M0.slots) - first)), *ten[1:6], At(str(first)), *ten[7:]]
+    half = [replace(P0, slots=str(Slots.parse(P0.slots) - first)), *ten[1:6], At(str(first)), *ten[7:]]
     made = planned(*half, status={"assigned": assigned}, **spec)
     assert moves(made) == {("01", "07"): 200}
     assert moves(planned(*half, status={"assigned": made.status["assigned"]}, **spec)) == {("01", "07"): 200}
@@ -386,37 +386,37 @@ def test_removed_primary_is_drained_without_rebalancing_the_others() -> None:
 
 
 def test_open_slots_are_completed_first() -> None:
-    at = [replace(M0, opens={7: (">", 6)}), *GROWN[1:6], At("", opens={7: ("<", 0)}), replica(6)]
+    at = [replace(P0, opens={7: (">", 6)}), *GROWN[1:6], At("", opens={7: ("<", 0)}), replica(6)]
     made = planned(*at)
     assert (made.verdict.reason, moves(made)) == ("MendingSlots", {("00", "06"): 1})
 
 
 def test_open_slot_moves_to_the_promoted_replica_of_its_target() -> None:
     """The promoted replica has the keys that had moved, but the slot is not importing there."""
-    at = [replace(M0, opens={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
+    at = [replace(P0, opens={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
     assert moves(planned(*at)) == {("00", "07"): 1}
 
 
 def test_open_slot_moves_from_the_promoted_replica_of_its_source() -> None:
-    at = [replica(3), M1, M2, At(M0.slots), *GROWN[4:6], At("", opens={7: ("<", 0)}), replica(6)]
+    at = [replica(3), P1, P2, At(P0.slots), *GROWN[4:6], At("", opens={7: ("<", 0)}), replica(6)]
     assert moves(planned(*at)) == {("03", "06"): 1}
 
 
 def test_slot_that_its_target_owns_is_closed_and_not_reassigned() -> None:
-    at = [replace(M0, slots="0-6 8-5460", opens={7: (">", 6)}), *GROWN[1:6], At("7"), replica(6)]
+    at = [replace(P0, slots="0-6 8-5460", opens={7: (">", 6)}), *GROWN[1:6], At("7"), replica(6)]
     made = planned(*at)
     (call,) = of(made.actions, "CloseSlots")
     assert (call.source, call.target, str(call.slots)) == (node_id(0), node_id(6), "7")
 
 
 def test_open_slot_with_an_unreachable_target_waits() -> None:
-    at = [replace(M0, opens={7: (">", 6)}), *GROWN[1:6], replace(JOINED, up=False, failed=True), replica(0)]
+    at = [replace(P0, opens={7: (">", 6)}), *GROWN[1:6], replace(JOINED, up=False, failed=True), replica(0)]
     made = planned(*at)
     assert (made.verdict.reason, acts(made.actions)) == ("SlotsOpen", [])
 
 
 def test_no_slot_moves_while_a_primary_is_unreachable() -> None:
-    at = [M0, M1, replace(M2, up=False, failed=True), *GROWN[3:5], replace(R2, up=False, failed=True), *GROWN[6:]]
+    at = [P0, P1, replace(P2, up=False, failed=True), *GROWN[3:5], replace(R2, up=False, failed=True), *GROWN[6:]]
     assert moves(planned(*at)) == {}
 
 
