@@ -129,10 +129,10 @@ EVERYTHING: Mapping[str, str] = {
 async def test_rendered_file_and_live_settings_configure_a_server_alike(
     redis: Redis, engine: tuple[str, str], spec: dict[str, Any]
 ) -> None:
-    made, begun = resource(engine, **spec), Passwords(UNUSUAL_PASSWORD, exporter="reader")
+    made, passwords = resource(engine, **spec), Passwords(UNUSUAL_PASSWORD, exporter="reader")
     access = Access(password=UNUSUAL_PASSWORD)
     with redis.cluster(engine) as cluster:
-        pod = Pod(cluster, made, begun, TEMPLATE)
+        pod = Pod(cluster, made, passwords, TEMPLATE)
         await pod.start(access)
         started = await pod.settings(access)
         settings = redis_conf.live(made, TEMPLATE)
@@ -348,7 +348,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
             await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await cluster.settled()
         await cluster.replicate(pods[1].node, pods[0].node)
-        begun = {
+        run_ids = {
             node.id: report.run_id for node, report in zip(cluster.nodes, (await cluster.says()).values(), strict=True)
         }
 
@@ -375,7 +375,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
             cluster.access = Access(joined(current.trusted), current.pair)
             await cluster.settled()
         assert steps == 3
-        assert {node_id: report.run_id for node_id, report in (await cluster.says()).items()} == begun
+        assert {node_id: report.run_id for node_id, report in (await cluster.says()).items()} == run_ids
         async with pods[0].node.asked(replace(cluster.access, authority=old.certificate)) as server:
             with pytest.raises(Exception, match="certificate"):
                 await server.execute("PING")

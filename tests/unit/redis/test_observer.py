@@ -155,7 +155,7 @@ async def test_no_request_to_pods_without_an_address_or_that_have_ended() -> Non
 
 
 async def test_new_node_is_accepted_only_at_the_current_address_of_its_pod() -> None:
-    kubernetes = Kubernetes(cluster(replicas=3, replicasPerMaster=0, begun=False))
+    kubernetes = Kubernetes(cluster(replicas=3, replicasPerMaster=0, is_formed=False))
     kubernetes.pod(0)
     kubernetes.pod(1, now="10.0.0.9")
     kubernetes.pod(2)

@@ -72,7 +72,7 @@ def test_data_of_another_cluster_is_not_changed() -> None:
 
 def test_bootstrap_waits_for_a_missing_config_map() -> None:
     problem = SecretProblem(Reason("ConfigMapMissing"), "There is no ConfigMap c.")
-    resource = cluster(begun=False, replicas=6, phase="", pod=[{"configmap": "c"}])
+    resource = cluster(is_formed=False, replicas=6, phase="", pod=[{"configmap": "c"}])
     made = plan(resource, seen(resource, stateful_set=False, config=ConfigTemplate(problem=problem)))
     assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == (
         "ConfigMapMissing",
@@ -96,7 +96,7 @@ def test_only_members_in_sync_are_labelled_for_the_client_service() -> None:
     made = planned(*unlabelled[:5], replace(unlabelled[5], synced=False))
     patched = {action.obj["metadata"]["name"]: action.change["metadata"] for action in of(made.actions, "Patch")}
     assert patched == {f"demo-{n}": {"labels": {SERVES: CLIENTS}} for n in range(5)}
-    assert of(planned(*[NEW] * 6, begun=False).actions, "Patch") == []
+    assert of(planned(*[NEW] * 6, is_formed=False).actions, "Patch") == []
 
 
 def test_pod_to_be_removed_loses_the_client_label() -> None:
@@ -131,14 +131,14 @@ def test_changed_settings_are_applied_to_running_servers() -> None:
     ],
 )
 def test_phase_has_the_names_of_the_seed(at: list[At], phase: str, before: str) -> None:
-    made = planned(*at, phase=before, generation=2, begun=before != "")
+    made = planned(*at, phase=before, generation=2, is_formed=before != "")
     assert made.status["phase"] == phase
 
 
 def test_timeout_of_the_bootstrap_is_reported() -> None:
     since = {"type": "Reconciling", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     broken = At(up=False, recorded=None, problem="ErrImagePull: no such image")
-    resource = cluster(*[NEW] * 5, broken, begun=False, phase="Creating", status={"conditions": [since]})
+    resource = cluster(*[NEW] * 5, broken, is_formed=False, phase="Creating", status={"conditions": [since]})
     made = plan(resource, seen(resource, *[NEW] * 5, broken))
     assert made.verdict.reason == "CreateTimeout"
     assert "demo-5 does not start: ErrImagePull: no such image" in made.verdict.message
@@ -182,8 +182,8 @@ EVENTS: dict[str, Callable[[At, int], At]] = {
     "crowded": lambda at, _: replace(at, host="a"),
     "moved": lambda at, _: replace(at, address="10.9.0.1", stale_address="10.0.0.99"),
     "slots without an owner": lambda at, _: replace(at, slots=str(Slots.parse(at.slots).first(1000))),
-    "migrating slot": lambda at, n: replace(at, opens={n * 1000: (">", (n + 1) % 3)}),
-    "importing slot": lambda at, n: replace(at, opens={n * 1000 + 1: ("<", (n + 1) % 3)}),
+    "migrating slot": lambda at, n: replace(at, open_slots={n * 1000: (">", (n + 1) % 3)}),
+    "importing slot": lambda at, n: replace(at, open_slots={n * 1000 + 1: ("<", (n + 1) % 3)}),
 }
 EVENTS_OF_ALL_NODES = (*[""] * 12, "old", "old", "failed", "broken", "restarted empty", "moved")
 
@@ -225,15 +225,15 @@ def some_world(seed: int) -> tuple[RedisCluster, Observed]:
     if chance.random() < 0.25:
         entries = [{"slots": 100, "fromReplicas": node_id(0)}]
         spec["updateStrategy"] = {"type": "AssignReceive", "assignStrategies": entries}
-    begun = chance.random() < 0.9
-    resource = cluster(*at, begun=begun, **spec)
+    is_formed = chance.random() < 0.9
+    resource = cluster(*at, is_formed=is_formed, **spec)
     first = plan(resource, seen(resource, *at)).status
     persisted = ("recovery", "assigned", "forming")
     status: Obj = {key: value for key, value in first.items() if key in persisted}
     if chance.random() < 0.7:
         if "recovery" in status:
             spec["recovery"] = {"confirm": chance.choice([status["recovery"]["token"], "another"])}
-        resource = cluster(*at, begun=begun, status=status, **spec)
+        resource = cluster(*at, is_formed=is_formed, status=status, **spec)
     there = [number + 1 for number, spot in enumerate(at) if spot.pod]
     return resource, seen(resource, *at, replicas=max([replicas, *there]) + chance.choice([0, 0, 1]))
 
@@ -378,7 +378,7 @@ def test_waiting_plan_has_a_reason_and_a_requeue(found: tuple[RedisCluster, Obse
         assert made.verdict.reason.isalnum()
         assert made.verdict.reason[0].isupper()
         assert made.verdict.message.endswith((".", "image")) or "does not start:" in made.verdict.message
-    composed = cluster(begun=False, replicas=6, status=made.status)
+    composed = cluster(is_formed=False, replicas=6, status=made.status)
     assert composed.formed == made.status["formed"]
     paused = RedisCluster.parse({**resource.obj, "spec": resource.obj["spec"] | {"pause": True}})
     assert plan(paused, view_of).actions == ()

@@ -64,7 +64,7 @@ class At:
         stale_address: address at which the other nodes know this one; empty for its current address.
         old: whether the pod has an earlier template.
         since: last transition time in the status.
-        opens: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
+        open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
     """
 
     slots: str = ""
@@ -93,10 +93,10 @@ class At:
     address: str = ""
     stale_address: str = ""
     old: bool = False
-    made: str = LONG_AGO
+    created: str = LONG_AGO
     since: str = LONG_AGO
     version: str = "8.0.2"
-    opens: Mapping[int, tuple[str, int]] | None = None
+    open_slots: Mapping[int, tuple[str, int]] | None = None
     error: str = "no route to host"
     labels: Mapping[str, str] | None = None
 
@@ -122,7 +122,7 @@ def cluster(
     *at: At,
     replicas: int | None = None,
     phase: str = "Running",
-    begun: bool = True,
+    is_formed: bool = True,
     generation: int = 1,
     observed: int = 1,
     status: Obj | None = None,
@@ -131,7 +131,7 @@ def cluster(
     """A RedisCluster `default/demo` whose status has an entry for each recorded node."""
     metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": generation}
     conditions = [_entry(number, spot) for number, spot in enumerate(at) if spot.recorded is not None]
-    recorded: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": begun}
+    recorded: Obj = {"phase": phase, "observedGeneration": observed, "conditions": conditions, "formed": is_formed}
     fields = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
     fields = {key: value for key, value in fields.items() if value is not None}
     return RedisCluster.parse({"metadata": metadata, "spec": fields, "status": recorded | (status or {})})
@@ -250,7 +250,7 @@ def _line(at: tuple[At, ...], number: int, other: int) -> Node:
     flags = {"master" if spot.of is None else "slave"} | ({"myself"} if me else set())
     if spot.failed and not me:
         flags.add("fail")
-    opens = dict(spot.opens or {}) if me else {}
+    open_slots = dict(spot.open_slots or {}) if me else {}
     return Node(
         node_id(other, spot.incarnation),
         address(other, spot) if me else spot.stale_address or address(other, spot),
@@ -260,8 +260,8 @@ def _line(at: tuple[At, ...], number: int, other: int) -> Node:
         _epoch(at, other),
         me or (spot.up and spot.pod),
         Slots.parse(spot.slots),
-        {slot: node_id(to, at[to].incarnation) for slot, (arrow, to) in opens.items() if arrow == ">"},
-        {slot: node_id(to, at[to].incarnation) for slot, (arrow, to) in opens.items() if arrow == "<"},
+        {slot: node_id(to, at[to].incarnation) for slot, (arrow, to) in open_slots.items() if arrow == ">"},
+        {slot: node_id(to, at[to].incarnation) for slot, (arrow, to) in open_slots.items() if arrow == "<"},
     )
 
 
@@ -276,7 +276,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
         "name": f"demo-{number}",
         "namespace": "default",
         "uid": f"pod-{number}" if resource.has_storage else disk,
-        "creationTimestamp": spot.made,
+        "creationTimestamp": spot.created,
         "labels": dict(spot.labels or {names.SERVES: names.CLIENTS}),
         "annotations": {
             TEMPLATE: FORMER if spot.old else CURRENT,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from operators.redis.slots.slot_planner import CannotMove, balanced, drained, moved, shares
-from tests.unit.redis.slots.owning import THREE, every_slot_has_one_owner, parts, sizes, total
+from tests.unit.redis.slots.ownership import THREE, every_slot_has_one_owner, parts, sizes, total
 
 OLD = [f"old-{number}" for number in range(7)]
 NEW = [f"new-{number}" for number in range(4)]

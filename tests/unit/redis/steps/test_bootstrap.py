@@ -26,7 +26,7 @@ MEMBERS = [At(epoch=number + 1 if number < 3 else 0) for number in range(6)]
 
 def beginning(*at: At, plan: list[Obj] | None = None) -> tuple[RedisCluster, Observed]:
     status = {"forming": PLANNED if plan is None else plan}
-    return world(*at, begun=False, phase="Creating", status=status)
+    return world(*at, is_formed=False, phase="Creating", status=status)
 
 
 def next_step(resource: RedisCluster, found: Observed) -> Step:
@@ -35,7 +35,7 @@ def next_step(resource: RedisCluster, found: Observed) -> Step:
 
 def test_bootstrap_waits_for_every_node_and_names_the_missing_ones() -> None:
     broken = At(up=False, recorded=None, problem="ErrImagePull: no such image")
-    resource, found = world(*[NEW] * 5, broken, begun=False, phase="")
+    resource, found = world(*[NEW] * 5, broken, is_formed=False, phase="")
     made = plan(resource, found)
     assert (made.verdict.reason, made.status["phase"], made.status["formed"]) == ("Creating", "Creating", False)
     assert made.verdict.message == "5 of 6 nodes are there. demo-5 does not start: ErrImagePull: no such image"
@@ -44,13 +44,13 @@ def test_bootstrap_waits_for_every_node_and_names_the_missing_ones() -> None:
 
 
 def test_slot_plan_is_recorded_before_the_first_command() -> None:
-    resource, found = world(*[NEW] * 6, begun=False, phase="")
+    resource, found = world(*[NEW] * 6, is_formed=False, phase="")
     made = plan(resource, found)
     assert acts(made.actions) == []
     assert made.requeue == 0
     assert made.status["forming"] == PLANNED
     assert [entry["disk"] for entry in made.status["conditions"]] == [f"disk-{number}" for number in range(6)]
-    again = cluster(*[NEW] * 6, begun=False, status=made.status)
+    again = cluster(*[NEW] * 6, is_formed=False, status=made.status)
     assert of(plan(again, seen(again, *[NEW] * 6)).actions, "SetEpoch"), (
         "the bootstrap starts once the plan is recorded"
     )
@@ -58,7 +58,7 @@ def test_slot_plan_is_recorded_before_the_first_command() -> None:
 
 def test_primaries_are_spread_over_hosts() -> None:
     hosts = ["a", "a", "a", "b", "b", "c"]
-    resource, found = world(*(replace(NEW, host=host) for host in hosts), begun=False, phase="")
+    resource, found = world(*(replace(NEW, host=host) for host in hosts), is_formed=False, phase="")
     made = plan(resource, found)
     assert {node["name"] for node in made.status["forming"]} == {"demo-0", "demo-3", "demo-5"}
 
@@ -107,7 +107,7 @@ def test_cluster_is_formed_once_all_nodes_agree_on_every_slot_owner() -> None:
 
 def test_existing_cluster_is_recognized_after_its_status_was_lost() -> None:
     at = formed()
-    resource = cluster(*(replace(spot, recorded=None) for spot in at), begun=False, phase="")
+    resource = cluster(*(replace(spot, recorded=None) for spot in at), is_formed=False, phase="")
     made = plan(resource, seen(resource, *at))
     assert made.status["formed"] is True
     assert of(made.actions, "AddSlots") == of(made.actions, "SetEpoch") == []
@@ -118,7 +118,7 @@ def test_nodes_with_keys_or_slots_block_the_bootstrap() -> None:
         (replace(NEW, keys=7), "demo-2 holds 7 keys"),
         (replace(NEW, slots="0-10"), "demo-2 owns slots 0-10"),
     ):
-        resource, found = world(NEW, NEW, at, NEW, NEW, NEW, begun=False, phase="")
+        resource, found = world(NEW, NEW, at, NEW, NEW, NEW, is_formed=False, phase="")
         made = plan(resource, found)
         assert (made.verdict.reason, made.verdict.progress) == ("NotEmpty", Progress.BLOCKED)
         assert problem in made.verdict.message
@@ -127,7 +127,7 @@ def test_nodes_with_keys_or_slots_block_the_bootstrap() -> None:
 
 
 def test_nodes_that_know_an_unknown_node_block_the_bootstrap() -> None:
-    resource, found = world(*[NEW] * 6, begun=False, phase="")
+    resource, found = world(*[NEW] * 6, is_formed=False, phase="")
     instance = found.instances[3]
     assert instance.report
     other = Node("e" * 40, "10.9.9.9", 6379, frozenset({"master"}))
@@ -169,7 +169,9 @@ def test_lost_primary_is_not_replaced_once_clients_have_written() -> None:
 
 def test_slot_plan_assigns_every_slot_exactly_once() -> None:
     for replicas in (3, 6, 7, 8, 21):
-        resource, found = world(*[NEW] * replicas, begun=False, phase="", replicasPerMaster=0 if replicas == 3 else 1)
+        resource, found = world(
+            *[NEW] * replicas, is_formed=False, phase="", replicasPerMaster=0 if replicas == 3 else 1
+        )
         slots = [Slots.parse(node.slots) for node in bootstrap_plan.planned(Assessment.of(resource, found))]
         assert Slots.union(slots) == Slots.all()
         assert sum(map(len, slots)) == 16384

@@ -119,7 +119,7 @@ def test_cluster_without_any_data_is_formed_again_after_confirmation() -> None:
     assert Slots.parse(loss["slots"]) == Slots.all()
     made = confirmed(*new, token=loss["token"], loss=loss)
     assert (made.status["formed"], made.requeue, acts(made.actions)) == (False, 0, [])
-    again = cluster(*new, begun=False, status=made.status | {"formed": False}, recovery={"confirm": loss["token"]})
-    begun = plan(again, seen(again, *new))
-    assert begun.verdict.reason == "Creating"
-    assert begun.status["forming"]
+    again = cluster(*new, is_formed=False, status=made.status | {"formed": False}, recovery={"confirm": loss["token"]})
+    is_formed = plan(again, seen(again, *new))
+    assert is_formed.verdict.reason == "Creating"
+    assert is_formed.status["forming"]

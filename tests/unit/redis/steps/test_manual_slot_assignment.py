@@ -17,7 +17,7 @@ from operators.redis.slots.slot_planner import (
     moved,
     remaining,
 )
-from tests.unit.redis.slots.owning import THREE, every_slot_has_one_owner, owning, parts, sizes, total
+from tests.unit.redis.slots.ownership import THREE, every_slot_has_one_owner, owning, parts, sizes, total
 
 STRATEGIES = st.lists(
     st.builds(

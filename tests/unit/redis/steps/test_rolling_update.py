@@ -73,12 +73,12 @@ def test_no_pod_is_restarted_while_a_replica_of_another_shard_lags() -> None:
 
 
 def test_no_warning_while_a_recreated_replica_catches_up() -> None:
-    made = planned(*OLD[:3], replace(R0, synced=False, made=RECENTLY), R1, R2)
+    made = planned(*OLD[:3], replace(R0, synced=False, created=RECENTLY), R1, R2)
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("Upgrading", False, [])
 
 
 def test_update_stops_at_the_first_pod_that_fails_to_start_and_names_the_cause() -> None:
-    made = planned(*OLD[:3], replace(R0, made=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
+    made = planned(*OLD[:3], replace(R0, created=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
     assert "demo-3 does not start: CrashLoopBackOff: back-off restarting" in made.verdict.message
     assert "demo-3 is already updated. Fix the spec or revert the change" in made.verdict.message
@@ -145,7 +145,7 @@ def test_broken_pod_without_storage_is_kept_if_it_may_have_the_only_copy() -> No
         "with storage, the next pod finds the data on the volume"
     )
     never = [replace(NEW, old=True, up=False), *[NEW] * 5]
-    assert acts(planned(*never, storage=None, begun=False).actions) == ["delete Pod demo-0"], (
+    assert acts(planned(*never, storage=None, is_formed=False).actions) == ["delete Pod demo-0"], (
         "an empty node of a cluster that was not formed has no data"
     )
 
@@ -183,7 +183,7 @@ def test_repairs_continue_while_a_version_is_refused() -> None:
 
 
 def test_no_object_is_created_for_a_refused_version() -> None:
-    resource = cluster(begun=False, phase="", replicas=6, version="3.2.8")
+    resource = cluster(is_formed=False, phase="", replicas=6, version="3.2.8")
     made = plan(resource, seen(resource, stateful_set=False))
     assert (made.verdict.reason, made.status["phase"], made.actions) == ("VersionRefused", "Failed", ())
 

@@ -152,7 +152,7 @@ def test_drained_pods_are_removed_once_all_members_agree() -> None:
 @pytest.mark.parametrize(
     "at",
     [
-        empty(opens={77: ("<", 0)}),
+        empty(open_slots={77: ("<", 0)}),
         [*empty()[:5], replace(R2, synced=False), *empty()[6:]],
         [*empty()[:5], replace(R2, up=False), *empty()[6:]],
         [*empty()[:5], replace(R2, up=False, failed=True), *empty()[6:]],
@@ -386,31 +386,31 @@ def test_removed_primary_is_drained_without_rebalancing_the_others() -> None:
 
 
 def test_open_slots_are_completed_first() -> None:
-    at = [replace(P0, opens={7: (">", 6)}), *GROWN[1:6], At("", opens={7: ("<", 0)}), replica(6)]
+    at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), replica(6)]
     made = planned(*at)
     assert (made.verdict.reason, moves(made)) == ("MendingSlots", {("00", "06"): 1})
 
 
 def test_open_slot_moves_to_the_promoted_replica_of_its_target() -> None:
     """The promoted replica has the keys that had moved, but the slot is not importing there."""
-    at = [replace(P0, opens={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
+    at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], replica(7), At("")]
     assert moves(planned(*at)) == {("00", "07"): 1}
 
 
 def test_open_slot_moves_from_the_promoted_replica_of_its_source() -> None:
-    at = [replica(3), P1, P2, At(P0.slots), *GROWN[4:6], At("", opens={7: ("<", 0)}), replica(6)]
+    at = [replica(3), P1, P2, At(P0.slots), *GROWN[4:6], At("", open_slots={7: ("<", 0)}), replica(6)]
     assert moves(planned(*at)) == {("03", "06"): 1}
 
 
 def test_slot_that_its_target_owns_is_closed_and_not_reassigned() -> None:
-    at = [replace(P0, slots="0-6 8-5460", opens={7: (">", 6)}), *GROWN[1:6], At("7"), replica(6)]
+    at = [replace(P0, slots="0-6 8-5460", open_slots={7: (">", 6)}), *GROWN[1:6], At("7"), replica(6)]
     made = planned(*at)
     (call,) = of(made.actions, "CloseSlots")
     assert (call.source, call.target, str(call.slots)) == (node_id(0), node_id(6), "7")
 
 
 def test_open_slot_with_an_unreachable_target_waits() -> None:
-    at = [replace(P0, opens={7: (">", 6)}), *GROWN[1:6], replace(JOINED, up=False, failed=True), replica(0)]
+    at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], replace(JOINED, up=False, failed=True), replica(0)]
     made = planned(*at)
     assert (made.verdict.reason, acts(made.actions)) == ("SlotsOpen", [])
 
