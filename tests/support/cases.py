@@ -67,12 +67,12 @@ def over(base: dict[str, Any], cases: Iterable[Case]) -> tuple[Case, ...]:
 def at_least(path: str, value: int, least: int, **siblings: Any) -> Case:
     """Return a case with a number below its minimum; `siblings` are fields that the spec requires with it."""
     words = f"spec.{path} in body should be greater than or equal to {least}"
-    return Case(f"{path} of {value}", _at(path, value, siblings), words, f"too small; give at least {least}")
+    return Case(f"{path} of {value}", _at(path, value, siblings), words, f"too small; use at least {least}")
 
 
 def at_most(path: str, value: int, most: int, **siblings: Any) -> Case:
     words = f"spec.{path} in body should be less than or equal to {most}"
-    return Case(f"{path} of {value}", _at(path, value, siblings), words, f"too large; give at most {most}")
+    return Case(f"{path} of {value}", _at(path, value, siblings), words, f"too large; use at most {most}")
 
 
 def _at(path: str, value: int, siblings: dict[str, Any]) -> dict[str, Any]:

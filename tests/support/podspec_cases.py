@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.cases import Case
 
-RESERVED_LABEL_MESSAGE = "is a label that the operator sets itself"
+RESERVED_LABEL_MESSAGE = "is a label that the operator sets; remove it."
 
 ACCEPTED = (
     Case("a limit of CPU alone", {"resources": {"limits": {"cpu": 2}, "requests": {"cpu": "100m", "memory": "96Mi"}}}),
@@ -109,7 +109,7 @@ REFUSED = (
     Case(
         "too many variables", {"env": [{"name": f"E{n}"} for n in range(129)]}, "must have at most 128", "at most 128"
     ),
-    Case("a variable without a name", {"env": [{"value": "x"}]}, "name: Required value", "name: is missing"),
+    Case("a variable without a name", {"env": [{"value": "x"}]}, "name: Required value", "name: is required"),
     Case("a variable with an empty name", {"env": [{"name": ""}]}, "should match", "does not match"),
     Case("a variable name with '='", {"env": [{"name": "A=B"}]}, "should match", "does not match"),
     Case("a variable name that is too long", {"env": [{"name": "E" * 257}]}, "may not be more than 256", "at most 256"),
@@ -122,30 +122,35 @@ REFUSED = (
     Case(
         "a variable with a value and a source",
         {"env": [{"name": "E", "value": "v", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
-        "value and valueFrom exclude each other",
-        "spec.env[0]: value and valueFrom exclude each other",
+        "value and valueFrom are mutually exclusive; remove one.",
+        "spec.env[0]: value and valueFrom are mutually exclusive; remove one.",
     ),
-    Case("a variable given twice", {"env": [{"name": "E"}, {"name": "E"}]}, "Duplicate value", "E stands there more"),
+    Case(
+        "a variable given twice",
+        {"env": [{"name": "E"}, {"name": "E"}]},
+        "Duplicate value",
+        "E is listed more than once",
+    ),
     Case("too many tolerations", {"tolerations": [{}] * 65}, "must have at most 64", "at most 64"),
-    Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "give 'NoSchedule'"),
-    Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "give 'Exists'"),
+    Case("an unknown effect", {"tolerations": [{"effect": "Never"}]}, "Unsupported value", "use 'NoSchedule'"),
+    Case("an unknown operator", {"tolerations": [{"operator": "Like"}]}, "Unsupported value", "use 'Exists'"),
     Case(
         "a toleration value with operator Exists",
         {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
-        "operator Exists compares no value",
-        "spec.tolerations[0].value: operator Exists compares no value",
+        "operator Exists ignores the value",
+        "spec.tolerations[0].value: operator Exists ignores the value",
     ),
     Case(
         "a toleration without a key",
         {"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]},
-        "a toleration without a key tolerates every taint",
-        "spec.tolerations[1]: a toleration without a key tolerates every taint",
+        "a toleration without a key requires operator Exists",
+        "spec.tolerations[1]: a toleration without a key requires operator Exists",
     ),
     Case(
         "toleration seconds without effect NoExecute",
         {"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}]},
-        "only effect NoExecute ends after seconds",
-        "only effect NoExecute ends after seconds",
+        "tolerationSeconds requires effect NoExecute",
+        "tolerationSeconds requires effect NoExecute",
     ),
     Case(
         "a taint key that is too long", {"tolerations": [{"key": "a" * 318}]}, "may not be more than 317", "at most 317"
@@ -166,7 +171,7 @@ REFUSED = (
         "a spread constraint without a key",
         {"topologySpread": [{"maxSkew": 1}]},
         "Required value",
-        "topologyKey: is missing",
+        "topologyKey: is required",
     ),
     Case(
         "a spread constraint with an empty key",
@@ -184,33 +189,33 @@ REFUSED = (
         "a skew of zero",
         {"topologySpread": [{"topologyKey": "z", "maxSkew": 0}]},
         "should be greater than or equal to 1",
-        "too small; give at least 1",
+        "too small; use at least 1",
     ),
     Case(
         "a skew that is too large",
         {"topologySpread": [{"topologyKey": "z", "maxSkew": 1001}]},
         "should be less than or equal to 1000",
-        "too large; give at most 1000",
+        "too large; use at most 1000",
     ),
     Case(
         "an unknown whenUnsatisfiable",
         {"topologySpread": [{"topologyKey": "z", "whenUnsatisfiable": "Panic"}]},
         "Unsupported value",
-        "give 'DoNotSchedule'",
+        "use 'DoNotSchedule'",
     ),
     Case("resources of the wrong type", {"resources": "64Mi"}, "must be of type object", "is not an object"),
     Case(
         "a disruption budget with two limits",
         {"podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": 1}},
-        "minAvailable and maxUnavailable exclude each other",
-        "spec.podDisruptionBudget: minAvailable and maxUnavailable exclude each other",
+        "minAvailable and maxUnavailable are mutually exclusive; remove one.",
+        "spec.podDisruptionBudget: minAvailable and maxUnavailable are mutually exclusive; remove one.",
     ),
     *(
         Case(
             f"a disruption budget with {name} of {value!r}",
             {"podDisruptionBudget": {name: value}},
             words,
-            f"{name}: {shown} is wrong",
+            f"{name}: {shown} is invalid",
         )
         for name in ("minAvailable", "maxUnavailable")
         for value, shown, words in (

@@ -263,7 +263,7 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
 
 
 def default(obj: Obj) -> Obj:
-    """Set the version if none is given: the running one, so that a newer operator does not upgrade; else the default."""
+    """Set the version if none is given: the running one, to avoid an unrequested upgrade, or else the default."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or spec.get("version") is not None or spec.get("image") is not None:
         return obj

@@ -50,8 +50,9 @@ class Storage(SpecModel):
     size: Quantity = Field(
         "8Gi",
         description=(
-            "Size of each member's volume. An increase expands the volumes without a restart if the storage "
-            "class allows it; volumes never shrink. With medium Memory: maximum size of the data in memory."
+            "Size of each member's volume. An increase expands the volumes if the storage class allows it, and "
+            "restarts the members one by one if the default of quotaBackendBytes changes with it; volumes never "
+            "shrink. With medium Memory: maximum size of the data in memory."
         ),
     )
     storage_class_name: Name | None = Field(
@@ -357,7 +358,7 @@ class EtcdClusterSpec(PodSettings):
             return ""
 
     def image_reference(self, repository: str) -> str:
-        """Return the image to run; from `repository`, tagged as etcd's own images (v3.6.16), if only a version is set."""
+        """Return the image to run; if only a version is set, `repository` with a tag such as v3.6.16."""
         return self.image or f"{repository}:v{(self.version or '').removeprefix('v')}"
 
     @property

@@ -123,7 +123,7 @@ def _corruption_checks(version: Version) -> tuple[str, ...]:
 def upgrade_refusal(current_members: Sequence[Version], cluster: Version | None, target: Version) -> str:
     """Return why members must not be changed to a version; empty if they may.
 
-    The version that all members run together as decides: it rises only after the last member was upgraded. So an
+    The version that all members run together as decides. It rises only after the last member was upgraded. So an
     upgrade in progress can be reverted, and a finished one cannot.
 
     Args:

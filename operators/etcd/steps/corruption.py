@@ -11,7 +11,7 @@ from operators.etcd.client.server import CORRUPT, Member
 from operators.etcd.membership import quorum
 from operators.etcd.membership.corruption import agreed_hash, contradictory, differs, ended_over_peers, suspected
 from operators.etcd.observe import Observed
-from operators.etcd.reasons import CORRUPT_MEMBER_HELD, CORRUPTION_UNCLEAR, REPLACING_CORRUPT_MEMBER
+from operators.etcd.reasons import CORRUPT_MEMBER_BLOCKED, CORRUPTION_UNCLEAR, REPLACING_CORRUPT_MEMBER
 from operators.etcd.steps import member_changes
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.verdict import Progress
@@ -62,7 +62,7 @@ def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agr
         refusal = f"of the {others} voters that would remain, only {agreeing} agree"
     if refusal:
         message = f"{found}. The member is not replaced yet: {refusal}."
-        return Step((), Progress.WAITING, CORRUPT_MEMBER_HELD, message, warning=True, requeue=RETRY_SECONDS)
+        return Step((), Progress.WAITING, CORRUPT_MEMBER_BLOCKED, message, warning=True, requeue=RETRY_SECONDS)
     if instance is not None and instance is seen.leader:
         return member_changes.hand_over(
             resource, seen, instance, REPLACING_CORRUPT_MEMBER, f"{found}, and it is the leader"

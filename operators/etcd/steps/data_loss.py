@@ -59,7 +59,7 @@ class QuorumLoss:
 
     @property
     def token(self) -> str:
-        """Token that stands for a recovery from this loss with this survivor; empty until that can be decided."""
+        """Token of a recovery from this loss with this survivor; empty until that can be decided."""
         if not self.is_permanent or self.unreachable or self.survivor is None:
             return ""
         ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))

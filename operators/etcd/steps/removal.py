@@ -8,7 +8,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import removal_refusal
-from operators.etcd.reasons import REMOVING, REPLACEMENT_HELD, REPLACING
+from operators.etcd.reasons import REMOVING, REPLACEMENT_BLOCKED, REPLACING
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import PASS, Step
@@ -31,7 +31,7 @@ def replace_lost_member(resource: EtcdCluster, facts: Assessment, _now: datetime
     loss = f"{instance.name} has lost its data ({found})"
     if refusal := removal_refusal(facts, instance.member):
         message = f"{loss}. The member is not replaced yet: {refusal}."
-        return Step((), Progress.WAITING, REPLACEMENT_HELD, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
+        return Step((), Progress.WAITING, REPLACEMENT_BLOCKED, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     message = f"{loss}: removing the member; it joins again with an empty volume."
     return Step.wait(REPLACING, message, member_changes.remove(resource, facts, instance))
 

@@ -13,7 +13,7 @@ from operators.etcd.objects import bootstrap
 from operators.etcd.objects.names import CONTAINER
 from operators.etcd.objects.pod import TEMPLATE
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.reasons import JOINING, UPGRADE_HELD, UPGRADE_REFUSED
+from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED, UPGRADE_REFUSED
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
 from shared.kubernetes.pods import STUCK, is_outdated
@@ -84,7 +84,7 @@ def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime)
     if why := refusal(resource, seen):
         return Step.blocked(UPGRADE_REFUSED, f"{why} Nothing was changed.")
     if why := unreadable(resource, seen):  # the other parts of the change continue: they may resolve it
-        return Step.progressing(UPGRADE_HELD, why, warning=True, requeue=BLOCKED_POLL_SECONDS)
+        return Step.progressing(UPGRADE_BLOCKED, why, warning=True, requeue=BLOCKED_POLL_SECONDS)
     return PASS
 
 
@@ -107,7 +107,9 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     stale = [instance for instance in seen.instances if instance.member and outdated(seen, instance)]
     if not stale:
         return PASS
-    roll = RollingUpdate(seen.instances, partial(outdated, seen), stale, UPDATING, UPGRADE_HELD, BLOCKED_POLL_SECONDS)
+    roll = RollingUpdate(
+        seen.instances, partial(outdated, seen), stale, UPDATING, UPGRADE_BLOCKED, BLOCKED_POLL_SECONDS
+    )
     if leaving := [instance for instance in seen.instances if instance.pod and instance.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is terminating. {_stuck(leaving[0])}".strip())
     return roll.next(

@@ -10,7 +10,7 @@ from operators.etcd.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.reasons import GROW_HELD, REPLACING, SCALE_DOWN_HELD
+from operators.etcd.reasons import GROW_BLOCKED, REPLACING, SCALE_DOWN_BLOCKED
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.kubernetes.pods import container_status
@@ -39,7 +39,7 @@ def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step
     reason = {"": CREATING, CREATING: CREATING, DEGRADED: REPLACING}.get(resource.phase, SCALING)
     if refusal := addition_refusal(facts):
         message = f"{goal}; {name} is not added yet: {refusal}."
-        return Step((), Progress.WAITING, GROW_HELD, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
+        return Step((), Progress.WAITING, GROW_BLOCKED, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     if remains := _remains(facts, facts.instance(number)):
         return Step.wait(reason, f"{goal}; {name} is not added yet: {remains}.", requeue=MEMBERSHIP_POLL_SECONDS)
     if (left := _unconnected_seconds(facts, now)) > 0:
@@ -72,7 +72,7 @@ def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> S
     goal = f"Scaling from {len(facts.members)} to {resource.spec.size} members"
     if refusal := removal_refusal(facts, instance.member):
         message = f"{goal}; {instance.name} is not removed yet: {refusal}."
-        return Step((), Progress.WAITING, SCALE_DOWN_HELD, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
+        return Step((), Progress.WAITING, SCALE_DOWN_BLOCKED, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     if facts.leader is instance:
         return member_changes.hand_over(
             resource, facts, instance, SCALING, f"{goal}; {instance.name} is the leader and is to be removed"

@@ -32,7 +32,7 @@ class Workloads:
 
     Args:
         server: API server that stores the workloads and their pods.
-        trouble: reason why a pod is not ready, as in `kubelet.Fate`; empty if ready. Replaceable at any time.
+        trouble: reason why a pod is not ready, as in `kubelet.Fate`; empty if ready.
         processes: processes that run in pods.
         created: number of pods and addresses created before; new ones get other names.
         nodes: number of nodes over which pods are spread.

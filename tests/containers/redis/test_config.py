@@ -21,7 +21,7 @@ from e2e.cluster.machine import debian, processes
 from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
 from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
@@ -43,7 +43,7 @@ UNUSUAL_PASSWORD = "sp ace\"quote\\back'tick#\x07é€"
 """A password with every character that needs quoting in a file."""
 
 TEMPLATE = """\
-# a template of a user
+# written by a user
 bind 0.0.0.0
 PORT 7000
 cluster-announce-ip {POD_IP}
@@ -167,7 +167,7 @@ async def test_settings_that_require_a_restart_are_exactly_the_listed_ones(
                     if "immutable" in str(error) or "protected" in str(error):
                         refused.add(name)
         lives = {name for name in RESTART if redis_conf.is_live(name, made.engine)}
-        assert refused - set(OURS) <= RESTART - lives
+        assert refused - set(RESERVED) <= RESTART - lives
         assert not taken & (RESTART - lives)
 
 
@@ -199,7 +199,7 @@ async def test_password_changes_without_an_interruption(redis: Redis, engine: tu
                 case "promote":
                     state = state.promote(until)
                 case "forget":
-                    state = state.forget(until, "")
+                    state = state.expire(until, "")
             for pod in pods:
                 pod.mount_users(state)
             for pod in (primary, replica):  # the third node restarts and reads the file instead

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from operators.greeter.api.resource import Greeter
 from operators.greeter.objects import config_map
-
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, Obj

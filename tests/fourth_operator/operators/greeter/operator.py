@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from operators.greeter import controller
-
 from shared.runtime.operator import Operator
 
 OPERATOR = Operator(

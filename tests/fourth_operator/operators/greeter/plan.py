@@ -12,7 +12,6 @@ from operators.greeter.observe import Observed
 from operators.greeter.steps import serving, text
 from operators.greeter.steps.serving import keep_servers, keep_service, wait_until_available
 from operators.greeter.steps.text import keep_config_map, wait_until_written
-
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.runtime.settings import Settings

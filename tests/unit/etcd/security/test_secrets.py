@@ -93,7 +93,7 @@ def test_a_password_that_is_missing_is_asked_for() -> None:
     assert message.startswith("spec.auth: Secret root does not exist. Create it with password")
     assert complaint(secret("root", other="x"), **ROOT) == (
         "SecretMissing",
-        "spec.auth: Secret root has no password. Give it.",
+        "spec.auth: Secret root has no password. Add it.",
     )
 
 
@@ -154,10 +154,13 @@ def test_where_nobody_asks_clients_the_operator_shows_none() -> None:
         ((PEERS, secret("clients", tls_crt="x", tls_key="y")), "spec.tls.client: Secret clients has no ca.crt"),
         ((tls("peers", pair("elsewhere")), CLIENTS), "reject tls.crt for demo-0.demo.default.svc"),
         ((PEERS, tls("clients", pair(MEMBER))), "reject tls.crt for demo-client.default.svc"),
-        ((PEERS, tls("clients", pair(MEMBER, SERVICE, client=False))), "as a client's certificate (un"),
-        ((tls("peers", pair(MEMBER, client=False)), CLIENTS), "as a client's certificate (un"),
+        ((PEERS, tls("clients", pair(MEMBER, SERVICE, client=False))), "as a client certificate (un"),
+        ((tls("peers", pair(MEMBER, client=False)), CLIENTS), "as a client certificate (un"),
         ((PEERS, tls("clients", pair(MEMBER, SERVICE, by="theirs"))), "does not verify tls.crt"),
-        ((tls("peers", Pair(pair(MEMBER).certificate, pair(SERVICE).key)), CLIENTS), "the key is not the certificate"),
+        (
+            (tls("peers", Pair(pair(MEMBER).certificate, pair(SERVICE).key)), CLIENTS),
+            "the key does not belong to the certificate",
+        ),
         ((secret("peers", tls_crt="no", tls_key="no", ca_crt="no"), CLIENTS), "no certificate in PEM format found"),
     ],
 )

@@ -95,9 +95,9 @@ def test_interrupted_manual_assignment_ends_as_planned(
 def test_promoted_replica_gives_the_remaining_slots_after_a_failover() -> None:
     planned = assigned(THREE, [Strategy(2000, ("a",))], ["new"])
     half = planned[0].slots.first(700)
-    now = {"heir": THREE["a"] - half, "b": THREE["b"], "c": THREE["c"], "new": half}
+    now = {"promoted": THREE["a"] - half, "b": THREE["b"], "c": THREE["c"], "new": half}
     (rest,) = remaining(planned, now)
-    assert (rest.source, rest.target, rest.slots) == ("heir", "new", planned[0].slots - half)
+    assert (rest.source, rest.target, rest.slots) == ("promoted", "new", planned[0].slots - half)
 
 
 def test_completed_assignment_leaves_no_moves() -> None:

@@ -168,7 +168,7 @@ def test_drained_pods_are_removed_once_all_members_agree() -> None:
         "replica of a remaining pod",
     ],
 )
-def test_drained_pods_stay(at: list[At]) -> None:
+def test_drained_pods_stay_until_their_removal_is_safe(at: list[At]) -> None:
     assert requested_replicas(planned(*at, replicas=6)) == 8
 
 

@@ -8,7 +8,6 @@ from operators.greeter.api.resource import Greeter
 from operators.greeter.objects import web_server
 from operators.greeter.objects.config_map import owner
 from operators.greeter.observe import Observed
-
 from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings

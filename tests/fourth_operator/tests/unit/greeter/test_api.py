@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from operators.greeter.api.resource import ADMISSION, API
 
+from operators.greeter.api.resource import ADMISSION, API
 from tests.support.paths import REPOSITORY
 
 
@@ -24,9 +24,9 @@ def test_sample_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("invalid", "message"),
     [
-        (resource(), "spec.text: is missing"),
+        (resource(), "spec.text: is required"),
         (resource(text=1), "is not a string"),
-        (resource(text="hello", replicas=-1), "give at least 0"),
+        (resource(text="hello", replicas=-1), "use at least 0"),
         (resource("a" * 51, text="hello"), "at most 50 characters"),
     ],
 )

@@ -8,7 +8,6 @@ from typing import Any
 from operators.greeter.api.resource import API, Greeter
 from operators.greeter.observe import Observed
 from operators.greeter.plan import Planner
-
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply, Plan
 from shared.runtime.settings import Settings
