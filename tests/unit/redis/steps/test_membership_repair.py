@@ -30,7 +30,7 @@ P0, P1, P2, R0, R1, R2 = formed()
 
 
 def lost(at: At, number: int, **more: object) -> At:
-    """State of a node whose volume is lost permanently; its pod is missing unless `more` gives another."""
+    """State of a node that has lost its volume permanently and, by default, its pod."""
     return replace(at, **{"up": False, "failed": True, "disk": f"disk-{number}b", "pod": False, **more})  # type: ignore[arg-type]
 
 
