@@ -1,4 +1,4 @@
-"""The record that `FakeRedis` is held to is that of a real Redis."""
+"""The recording that `FakeRedis` must match is that of a real Redis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_ONCE = "epochs_collide"
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == AT_ONCE else pytest.mark.long) for name in STORIES]
 )
-async def test_a_story_goes_as_recorded(tmp_path: Path, name: str) -> None:
+async def test_real_redis_matches_the_recording(tmp_path: Path, name: str) -> None:
     lab = RealLab(redis_programs.server("redis", VERSION), tmp_path, "127.78")
     try:
         await STORIES[name](lab)

@@ -1,4 +1,4 @@
-"""The rules of the chart's role are what the operator writes: each is needed, and no other is."""
+"""RBAC rules of the chart: exactly what the operator writes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ VERBS = {"APPLY": "patch", "PATCH": "patch", "DELETE": "delete", "CREATE": "crea
 READING = {"get", "list", "watch"}
 
 ELSEWHERE = {
-    ("redisclusters/finalizers", "update"),  # asked of whoever sets blockOwnerDeletion, where that is checked
-    ("events", "create"),  # the harness takes events for what they tell
+    ("redisclusters/finalizers", "update"),  # required to set blockOwnerDeletion, where admission checks it
+    ("events", "create"),  # the harness records events without an API request
     ("events", "patch"),
 }
 
@@ -53,7 +53,7 @@ GROWN = Scenario(
 
 
 def right(write: Write) -> set[tuple[str, str]]:
-    """Which rules a write needs, as (resource, verb)."""
+    """Return the rules that a write requires, as (resource, verb)."""
     plural = "redisclusters" if write.kind == "RedisCluster" else f"{write.kind.lower()}s"
     resource = "/".join(filter(None, (plural, write.subresource)))
     made = {(resource, "create")} if write.status == HTTPStatus.CREATED else set()
@@ -69,15 +69,15 @@ async def sent(scenario: Scenario) -> set[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def given() -> set[tuple[str, str]]:
-    """What the rules allow to be written."""
+    """Rules of the chart, as (resource, verb)."""
     rules: list[Obj] = yaml.safe_load(RULES.read_text())
     return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
 
-async def test_the_role_is_exactly_what_the_operator_writes(given: set[tuple[str, str]]) -> None:
+async def test_role_allows_exactly_what_the_operator_writes(given: set[tuple[str, str]]) -> None:
     played = [scenario for scenario in SCENARIOS if scenario.name in PLAYED]
     assert len(played) == len(PLAYED)
     needed = set().union(*[await sent(scenario) for scenario in (*played, GROWN)])
     allowed = {(resource, verb) for resource, verb in given if verb not in READING} - ELSEWHERE
-    assert needed - allowed == set(), "it would be refused"
-    assert allowed - needed == set(), "nobody needs it"
+    assert needed - allowed == set(), "missing rules"
+    assert allowed - needed == set(), "unused rules"
