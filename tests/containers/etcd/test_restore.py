@@ -286,7 +286,7 @@ def test_a_snapshot_of_a_newer_etcd_is_refused_by_its_name(home: Path, tmp_path:
     said = json.loads(message.read_text())
     assert said["reason"] == "SnapshotTooNew"
     assert f"{FILE} in volume at" in said["message"]
-    assert "is of etcd 3.7.0, and 3.6 is to read it" in said["message"]
+    assert "was written by etcd 3.7.0, which 3.6 cannot read" in said["message"]
 
 
 @pytest.mark.parametrize(

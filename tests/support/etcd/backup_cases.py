@@ -52,7 +52,7 @@ REFUSED = over(
             Case(
                 f"to {words}",
                 {"destination": destination},
-                "snapshots go to one place",
+                "exactly one destination is required",
                 "spec.destination: snapshots go to one",
             )
             for words, destination in (("no place", {}), ("two places", {"volume": VOLUME, "s3": S3}))
@@ -61,15 +61,15 @@ REFUSED = over(
         Case(
             "a name with a dot",
             {},
-            "metadata.name stands in a label",
-            "metadata.name stands in a label",
+            "metadata.name is also used as a label value",
+            "metadata.name is also used as a label value",
             resource="a.b",
         ),
         Case(
             "an endless name",
             {},
-            "metadata.name stands in a label",
-            "metadata.name stands in a label",
+            "metadata.name is also used as a label value",
+            "metadata.name is also used as a label value",
             resource="a" * 64,
         ),
     ),

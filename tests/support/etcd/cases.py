@@ -20,9 +20,9 @@ ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
 
 NAME_WORDS = "metadata.name names the StatefulSet and Services too"
-ARGUMENT_WORDS = "is for another field or for the operator to set"
-SERIES_WORDS = "is of no series that this operator knows; give a version of 3.4, 3.5, 3.6 or 3.7"
-UNTOLD_WORDS = "is missing, and no image tells it by its tag; give it"
+ARGUMENT_WORDS = "is set by another field or by the operator"
+SERIES_WORDS = "is not in a supported series. Set a version of 3.4, 3.5, 3.6 or 3.7"
+UNTOLD_WORDS = "is missing, and the image has no tag that is a version"
 SCHEDULE_WORDS = "should match '^[^\\s@]+( +[^\\s]+){4}$'"
 GIB = 2**30
 
@@ -120,18 +120,21 @@ REFUSED = over(
         Case(
             "an image with capital letters",
             {"image": "a/B:1"},
-            "'a/B:1' is no image",
-            "spec.image: 'a/B:1' is no image",
+            "'a/B:1' is not a valid image",
+            "spec.image: 'a/B:1' is not a valid image",
         ),
         Case("an endless image", {"image": "a" * 513}, "Too long: may not be more than 512", "at most 512 characters"),
         Case(
             "a version that is none",
             {"version": "three"},
-            "'three' is no version",
-            "spec.version: 'three' is no version",
+            "'three' is not a version",
+            "spec.version: 'three' is not a version",
         ),
         Case(
-            "a version without a patch", {"version": "3.6"}, "'3.6' is no version", "spec.version: '3.6' is no version"
+            "a version without a patch",
+            {"version": "3.6"},
+            "'3.6' is not a version",
+            "spec.version: '3.6' is not a version",
         ),
         Case(
             "an endless version",
@@ -179,8 +182,8 @@ REFUSED = over(
         Case(
             "a quota as large as its volume",
             {"quotaBackendBytes": GIB, **stored(size="1Gi")},
-            "1073741824 is all that storage.size has, or more",
-            "spec.quotaBackendBytes: 1073741824 is all that storage.size has, or more",
+            "1073741824 is not below storage.size",
+            "spec.quotaBackendBytes: 1073741824 is not below storage.size",
         ),
         Case(
             "compaction of an unknown kind",
@@ -197,14 +200,14 @@ REFUSED = over(
         Case(
             "a time without a unit",
             {"autoCompaction": {"retention": "5"}},
-            "5 is no time, which mode periodic takes",
-            "spec.autoCompaction.retention: 5 is no time",
+            "'5' is not a duration, which mode periodic requires",
+            "spec.autoCompaction.retention: '5' is not a duration",
         ),
         Case(
             "a time as a number",
             {"autoCompaction": {"mode": "revision"}},
-            "1h is no number of revisions",
-            "spec.autoCompaction.retention: 1h is no number of revisions",
+            "'1h' is not a number of revisions",
+            "spec.autoCompaction.retention: '1h' is not a number of revisions",
         ),
         Case(
             "defragmentation at any time", {"defragmentation": {}}, "schedule: Required value", "schedule: is missing"
@@ -237,8 +240,8 @@ REFUSED = over(
         Case(
             "elections that one late heartbeat brings about",
             {"heartbeatInterval": 201},
-            "a late one would cost the leader its place; give at least 1005",
-            "spec.electionTimeout: less than five heartbeats",
+            "one late heartbeat would trigger an election. Set at least 1005",
+            "spec.electionTimeout: must be at least five times heartbeatInterval",
         ),
         *(
             Case(
@@ -316,7 +319,7 @@ REFUSED = over(
             Case(
                 f"no flag: {argument}",
                 {"extraArgs": [argument]},
-                f"'{argument}' is no flag with its value",
+                f"'{argument}' is not a flag with its value",
                 f"'{argument}' is no flag",
             )
             for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
@@ -333,8 +336,8 @@ REFUSED = over(
             Case(
                 f"what 3.7 has no more, told by {given}",
                 {**given, "extraArgs": ["--experimental-max-learners=1"]},
-                "is of a flag that 3.7 no longer has",
-                "spec.extraArgs: '--experimental-max-learners=1' is of a flag that 3.7 no longer has",
+                "was removed in 3.7",
+                "spec.extraArgs: '--experimental-max-learners=1' was removed in 3.7",
             )
             for given in ({"version": "3.7.3"}, imaged("example.com:5000/etcd:v3.7.3"))
         ),
@@ -358,8 +361,8 @@ REFUSED = over(
             Case(
                 f"certificates of others, of which one is missing: {sorted(lacking)}",
                 {"tls": lacking},
-                "secret takes your certificates",
-                "spec.tls.mode: secret takes your certificates",
+                "mode secret requires your own certificates",
+                "spec.tls.mode: mode secret requires your own certificates",
             )
             for lacking in (
                 {"mode": "secret"},
@@ -447,8 +450,8 @@ REFUSED = over(
             Case(
                 f"snapshots to {words}",
                 backed_up(destination=destination),
-                "snapshots go to one place; give either volume or s3",
-                "spec.backup.destination: snapshots go to one place",
+                "exactly one destination is required. Set either volume or s3",
+                "spec.backup.destination: exactly one destination is required",
             )
             for words, destination in (("no place", {}), ("two places", {"volume": VOLUME, "s3": S3}))
         ),
@@ -458,8 +461,8 @@ REFUSED = over(
             Case(
                 f"data from {words}",
                 restored(**source),
-                "a snapshot comes from one place; give one of backup, volume and s3",
-                "spec.restore.from: a snapshot comes from one place",
+                "exactly one source is required. Set one of backup, volume and s3",
+                "spec.restore.from: exactly one source is required",
             )
             for words, source in (
                 ("no place", {"file": "a"}),
@@ -470,14 +473,14 @@ REFUSED = over(
         Case(
             "data from any file",
             restored(volume=VOLUME),
-            "is missing: a volume or a bucket holds many",
-            "spec.restore.from.file: is missing: a volume or a bucket holds many",
+            "is missing: a volume or bucket may have many snapshots",
+            "spec.restore.from.file: is missing: a volume or bucket may have many snapshots",
         ),
         Case(
             "data from a file of a backup",
             restored(backup="monday", file="a"),
-            "an EtcdBackup knows its file",
-            "spec.restore.from.file: an EtcdBackup knows its file",
+            "must not be set with backup",
+            "spec.restore.from.file: must not be set with backup",
         ),
         *(Case(f"{words}, restored", restored(**place, file="a"), says, why) for words, place, says, why in PLACES),
         *(
@@ -493,8 +496,8 @@ REFUSED = over(
         Case(
             "data into memory",
             {**FROM_BACKUP, **stored(medium="Memory")},
-            "data is restored onto a volume",
-            "spec.restore: data is restored onto a volume",
+            "a restore needs a volume",
+            "spec.restore: a restore needs a volume",
         ),
         Case("a recovery of nothing", {"recovery": {}}, "confirm: Required value", "confirm: is missing"),
         Case("an endless token", {"recovery": {"confirm": "a" * 65}}, "more than 64", "at most 64"),
@@ -512,7 +515,7 @@ ONLY_HERE = over(
         Case(
             "an image that tells another version",
             {"image": "etcd:v3.5.9"},
-            advises="spec.version: says 3.6.16, and the image's tag 3.5.9",
+            advises="spec.version: is 3.6.16, but the image's tag is 3.5.9",
         ),
     ),
 )

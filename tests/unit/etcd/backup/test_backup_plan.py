@@ -69,7 +69,7 @@ def test_a_snapshot_is_taken_of_a_follower() -> None:
     assert pod["metadata"]["name"] == "nightly-snapshot"
     assert pod["metadata"]["ownerReferences"][0]["uid"] == "b-1"
     assert (made.verdict.progress, made.verdict.reason) == (Progress.WAITING, "Running")
-    assert made.verdict.message == "Attempt 1 of 3: demo-2 gives the snapshot."
+    assert made.verdict.message == "Attempt 1 of 3: taking the snapshot from demo-2."
     options = program._parser().parse_args(pod["spec"]["containers"][0]["args"])
     assert options.endpoint == "http://demo-2.demo.default.svc:2379"
     assert options.file == "demo-u-1/nightly-b-1.db"
@@ -102,7 +102,7 @@ def test_a_pod_that_never_starts_is_given_up() -> None:
     last = snapshot_pod(attempt=MAX_ATTEMPTS, phase="Pending")
     over = plan(dataclasses.replace(READY, pod=last), resource, after=patience - began + 1)
     assert over.status["phase"] == "Failed"
-    assert "not done within 20 minutes: nothing was heard of it" in over.verdict.message
+    assert "did not finish within 20 minutes: it reported nothing" in over.verdict.message
     rests = plan(Observed(last), reported(over, resource))
     assert [type(action) for action in rests.actions] == [Delete], "it must not begin after all"
 
@@ -113,7 +113,7 @@ def test_a_pod_that_never_starts_is_given_up() -> None:
 @pytest.mark.parametrize(
     "seen",
     [
-        Observed(problem=SecretProblem(Reason("ClusterMissing"), "there is no EtcdCluster demo.")),
+        Observed(problem=SecretProblem(Reason("ClusterMissing"), "EtcdCluster demo does not exist in this namespace.")),
         Observed(cluster=cluster(), problem=SecretProblem(Reason("VolumeMissing"), "there is no claim.")),
         Observed(cluster=cluster(), problem=SecretProblem(Reason("SecretMissing"), "there is no Secret.")),
     ],
@@ -130,8 +130,11 @@ def test_what_is_missing_is_waited_for_and_named(seen: Observed) -> None:
 @pytest.mark.parametrize(
     ("sources", "said"),
     [
-        ((), "none has a pod."),
-        ((SnapshotSource("demo-0", said_by(0, learner=True)),), "none is a sound voter of it."),
+        ((), "no member has a running pod. The operator retries."),
+        (
+            (SnapshotSource("demo-0", said_by(0, learner=True)),),
+            "no healthy voter of this cluster answers. The operator retries.",
+        ),
         (
             (SnapshotSource("demo-0", error="no route"), SnapshotSource("demo-1", error="refused")),
             "demo-0: no route; demo-1: refused.",
@@ -141,7 +144,7 @@ def test_what_is_missing_is_waited_for_and_named(seen: Observed) -> None:
 def test_a_cluster_of_which_nobody_can_give_one_is_waited_for(sources: tuple[SnapshotSource, ...], said: str) -> None:
     made = plan(dataclasses.replace(READY, sources=sources))
     assert (made.actions, made.verdict.reason, made.requeue) == ((), "NoMember", 10.0)
-    assert made.verdict.message == f"No member of EtcdCluster demo can give a snapshot: {said}"
+    assert made.verdict.message == f"No member of EtcdCluster demo can provide a snapshot: {said}"
 
 
 def test_an_operator_that_does_not_know_its_image_says_so() -> None:
@@ -195,10 +198,10 @@ def test_a_snapshot_of_before_3_5_names_no_version() -> None:
 
 
 def test_older_snapshots_that_could_not_be_removed_are_told() -> None:
-    made = plan(Observed(snapshot_pod(**ended(KEPT | {"warning": "Older snapshots stay: may not delete."}))))
+    made = plan(Observed(snapshot_pod(**ended(KEPT | {"warning": "Older snapshots are not removed: may not delete."}))))
     assert made.verdict.done
     assert made.verdict.warning
-    assert made.verdict.message.endswith(" Older snapshots stay: may not delete.")
+    assert made.verdict.message.endswith(" Older snapshots are not removed: may not delete.")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +234,7 @@ def test_after_a_failure_the_next_try_waits_and_then_the_former_pod_goes(attempt
     since = (NOW - at(ENDED)).total_seconds()
     first = plan(seen, after=pause + 100)
     assert (first.actions, first.requeue) == ((), 0.0), "that it failed is written down before its pod goes"
-    told = f"The volume is full. That was attempt {attempt} of 3; the next follows."
+    told = f"The volume is full. Attempt {attempt} of 3 failed; the operator retries."
     assert (first.verdict.reason, first.verdict.message) == ("StoreFull", told)
     resource = reported(first)
     waits = plan(seen, resource, after=pause - since - 5)
@@ -251,7 +254,7 @@ def test_the_third_failure_is_the_last() -> None:
     made = plan(seen)
     assert (made.actions, made.verdict.progress) == ((), Progress.BLOCKED)
     assert (made.status["phase"], made.status["attempts"], made.status["completedAt"]) == ("Failed", 3, ENDED)
-    told = "The volume is full. It was tried 3 times; make another EtcdBackup once that is mended."
+    told = "The volume is full. All 3 attempts failed. Fix the cause, then create another EtcdBackup."
     assert (made.verdict.reason, made.verdict.message) == ("StoreFull", told)
     rests = plan(seen, reported(made))
     assert rests.actions == (), "its pod stays, for its log"
@@ -337,7 +340,10 @@ def test_of_a_cluster_that_is_not_recorded_yet_none_is_taken() -> None:
 def test_a_snapshot_without_a_quorum_comes_with_a_caution() -> None:
     sources = (SnapshotSource("demo-0", said_by(0, leader=-1)), SnapshotSource("demo-1", error="away"))
     made = plan(dataclasses.replace(READY, sources=sources))
-    assert "The cluster has no leader: demo-0 has applied most of the 1 that answer" in made.verdict.message
+    assert (
+        "The cluster has no leader: demo-0 has applied the most entries of the 1 members that answer"
+        in made.verdict.message
+    )
     assert pod_of(made)["metadata"]["annotations"][pods.MESSAGE] == made.verdict.message
 
 

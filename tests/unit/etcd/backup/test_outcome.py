@@ -59,7 +59,7 @@ KUBELET: Obj = {"reason": "DeadlineExceeded", "message": "Pod was active on the 
         ({"phase": "Failed"} | KUBELET, ("DeadlineExceeded", KUBELET["message"])),
         ({"phase": "Failed", "reason": "Evicted"}, ("Evicted", "Evicted.")),
         (ended("Traceback\nValueError: no", code=1), ("NoResult", "ValueError: no")),
-        ({"phase": "Failed"}, ("NoResult", "It ended with code 0, and said nothing.")),
+        ({"phase": "Failed"}, ("NoResult", "The container exited with code 0, without a message.")),
     ],
 )
 def test_why_a_pod_failed_is_told_by_who_knows(status: Obj, told: tuple[str, str]) -> None:
@@ -72,7 +72,7 @@ def test_why_a_pod_failed_is_told_by_who_knows(status: Obj, told: tuple[str, str
 def test_a_container_that_said_nothing_is_told_by_the_kubelet(kubelets: str, told: str) -> None:
     status = ended("", code=137)
     status["containerStatuses"][0]["state"]["terminated"]["reason"] = kubelets
-    assert reason(status) == (told, "It ended with code 137, and said nothing.")
+    assert reason(status) == (told, "The container exited with code 137, without a message.")
 
 
 def test_the_container_that_failed_is_the_one_that_is_told() -> None:

@@ -128,7 +128,7 @@ def test_a_bucket_is_reached_with_the_secrets_keys(tmp_path: Path, objects: Obje
 def test_a_secret_without_a_key_is_named(tmp_path: Path) -> None:
     code, said = run(tmp_path, Member(), *snapshot(tmp_path, "--s3-bucket=abc", f"--s3-credentials={tmp_path}"))
     assert (code, said["reason"]) == (1, "AccessDenied")
-    assert said["message"].endswith("Give the credentials' Secret the key accessKeyID.")
+    assert said["message"].endswith("Add the key accessKeyID to the Secret with the credentials.")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_pruning_that_fails_does_not_undo_the_snapshot(tmp_path: Path, monkeypat
     monkeypatch.setattr(work, "prune", prune)
     code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
     assert (code, said["revision"]) == (0, 7)
-    assert said["warning"] == "Older snapshots stay: may not delete."
+    assert said["warning"] == "Older snapshots are not removed: may not delete."
 
 
 def test_an_endless_message_is_cut_to_what_the_kubelet_reads(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_endless_warning_does_not_hide_that_the_snapshot_is_kept(
     code, said = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
     assert len((tmp_path / "termination-log").read_bytes()) <= program.MAX_MESSAGE_BYTES
     assert (code, said["revision"]) == (0, 7)
-    assert said["warning"].startswith("Older snapshots stay: nono")
+    assert said["warning"].startswith("Older snapshots are not removed: nono")
 
 
 def test_data_is_fetched_and_sealed(tmp_path: Path) -> None:

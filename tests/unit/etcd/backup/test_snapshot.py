@@ -57,7 +57,7 @@ def test_what_follows_a_snapshot_is_not_of_it(more: bytes) -> None:
 
 def test_a_file_of_a_data_directory_is_no_snapshot() -> None:
     with pytest.raises(
-        NotASnapshot, match=r"4096 bytes are no snapshot with a checksum .* copied from a data directory"
+        NotASnapshot, match=r"4096 bytes are not a snapshot with a checksum .* copied from a data directory"
     ):
         verify(SNAPSHOT[:4096])
 

@@ -212,22 +212,22 @@ async def said(objects: ObjectStore, error: type[StoreError], bucket: str, **pla
 
 async def test_a_missing_bucket_is_named(objects: ObjectStore) -> None:
     message = await said(objects, BucketMissing, "no-such-bucket")
-    assert message == f"There is no bucket no-such-bucket at {objects.url}. Make it, or name another."
+    assert message == f"Bucket no-such-bucket does not exist at {objects.url}. Create it, or name another one."
 
 
 async def test_a_store_that_does_not_answer_is_named(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "_MAX_ATTEMPTS", 1)
     message = await said(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
-    assert message.startswith("http://127.0.0.1:9 gives no answer: ")
+    assert message.startswith("http://127.0.0.1:9 does not answer: ")
 
 
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        ("AccessDenied", AccessDenied, "must let this key list, get, put and delete objects"),
-        ("InvalidAccessKeyId", AccessDenied, "mend the key in the credentials' Secret"),
-        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: mend region or endpoint"),
-        ("QuotaExceeded", StoreFull, "Make room in bucket"),
+        ("AccessDenied", AccessDenied, "must allow this key to list, get, put and delete objects"),
+        ("InvalidAccessKeyId", AccessDenied, "correct the key in the Secret with the credentials"),
+        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: correct region or endpoint"),
+        ("QuotaExceeded", StoreFull, "Free space in bucket"),
         ("InvalidRequest", StoreRefused, "says InvalidRequest: no."),
     ],
 )

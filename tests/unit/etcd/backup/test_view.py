@@ -77,7 +77,7 @@ async def test_a_volume_that_is_not_there_is_named() -> None:
     found = await there.problem(STORE)
     assert found == SecretProblem(
         Reason("VolumeMissing"),
-        "spec.destination.volume: there is no PersistentVolumeClaim snapshots in this namespace. Make it, or name "
+        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Make it, or name "
         "another.",
     )
     there.with_claim()

@@ -213,10 +213,10 @@ async def test_a_snapshot_without_a_record_is_fetched_too(store: SnapshotStore, 
             SnapshotCorrupt,
             r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes",
         ),
-        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name a sound one."),
-        (SNAPSHOT[:-40], NotASnapshot, "it was cut off, or copied"),
-        (b"", NotASnapshot, "0 bytes are no snapshot"),
-        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "is of etcd 3.7.0, and 3.6 is to read it"),
+        (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name another snapshot."),
+        (SNAPSHOT[:-40], NotASnapshot, "the file is truncated, or was copied"),
+        (b"", NotASnapshot, "0 bytes are not a snapshot"),
+        (sealed(b"version 3.7.0;" + bytes(498)), SnapshotTooNew, "was written by etcd 3.7.0, which 3.6 cannot read"),
     ],
 )
 async def test_a_snapshot_that_must_not_be_used_is_refused(
@@ -231,7 +231,7 @@ async def test_a_snapshot_that_replaced_another_is_refused(store: SnapshotStore,
     """It is a sound one, yet not the one that the record tells of."""
     await take(store)
     await keep(store, "demo-1/a.db", sealed(bytes(512)))
-    with pytest.raises(SnapshotCorrupt, match="and its record says"):
+    with pytest.raises(SnapshotCorrupt, match="but its record has"):
         await fetch(store, tmp_path)
     assert not (tmp_path / "scratch" / "snapshot.db").exists()
 
@@ -349,7 +349,7 @@ async def test_a_second_recovery_keeps_what_the_first_one_made(tmp_path: Path) -
 
 
 async def test_a_volume_without_a_database_is_not_recovered(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotMissing, match="there is nothing to recover"):
+    with pytest.raises(SnapshotMissing, match="there is no data to recover"):
         await work.salvage(tmp_path, "t1")
 
 

@@ -91,16 +91,19 @@ async def test_the_list_is_linearizable_in_every_version(version: str, first: li
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        (raw(b'{"header":{"cluster_id":"1"', length=200), "broke off its answer to maintenance/status"),
-        (raw(b'{"header":{"cluster_id":"1"'), "with what is not etcd's: '{\"header\""),
+        (raw(b'{"header":{"cluster_id":"1"', length=200), "interrupted its response to maintenance/status"),
+        (raw(b'{"header":{"cluster_id":"1"'), 'with a response that is not of etcd: \'{"header"'),
         (raw(b"<html>login</html>"), "not etcd's: '<html>login</html>'"),
-        (raw(b"<html>gone</html>", status=502), "gives no answer of etcd's to maintenance/status: <html>gone</html>"),
-        (raw(b"", status=503), "no answer of etcd's to maintenance/status: nothing"),
-        (raw(b"elsewhere", status=302), "no answer of etcd's"),
+        (
+            raw(b"<html>gone</html>", status=502),
+            "returned no response of etcd to maintenance/status: <html>gone</html>",
+        ),
+        (raw(b"", status=503), "no response of etcd to maintenance/status: nothing"),
+        (raw(b"elsewhere", status=302), "no response of etcd"),
         (raw(b""), "not etcd's: ''"),
-        ([], "not etcd's"),
-        ({"header": {}}, "not etcd's"),
-        (hanging_up, "ended the connection without an answer to maintenance/status: it stopped, or expects TLS"),
+        ([], "not of etcd"),
+        ({"header": {}}, "not of etcd"),
+        (hanging_up, "closed the connection without a response to maintenance/status: it stopped, or requires TLS"),
     ],
 )
 async def test_what_is_no_whole_answer_of_etcds_is_told(reply: Any, says: str) -> None:
@@ -116,7 +119,7 @@ async def test_what_is_no_whole_answer_of_etcds_is_told(reply: Any, says: str) -
 async def test_a_server_that_does_not_answer_in_time_is_told() -> None:
     async with fake(maintenance_status=silent) as to:
         line = Wire(to.endpoint(), ROOT)
-        with pytest.raises(Unreachable, match=r"gave no answer to maintenance/status within 0\.1 s"):
+        with pytest.raises(Unreachable, match=r"did not answer maintenance/status within 0\.1 s"):
             await line.post("maintenance/status", {}, dict, within=0.1)
         await line.aclose()
 
@@ -158,10 +161,10 @@ async def test_a_snapshot_is_handed_on_piece_by_piece() -> None:
 @pytest.mark.parametrize(
     ("reply", "error", "says"),
     [
-        (streaming(piece(b"a" * 512, 512), end=False), Unreachable, "broke off its answer to maintenance/snapshot"),
-        (streaming(piece(b"a" * 512, 512)), Unreachable, "ended its snapshot after 512 bytes, before its end"),
-        (streaming(piece(b"a" * 512)), Unreachable, "ended its snapshot after 512 bytes"),
-        (streaming(), Unreachable, "ended its snapshot after 0 bytes"),
+        (streaming(piece(b"a" * 512, 512), end=False), Unreachable, "interrupted its response to maintenance/snapshot"),
+        (streaming(piece(b"a" * 512, 512)), Unreachable, "ended its snapshot early, after 512 bytes"),
+        (streaming(piece(b"a" * 512)), Unreachable, "ended its snapshot early, after 512 bytes"),
+        (streaming(), Unreachable, "ended its snapshot early, after 0 bytes"),
         (
             streaming(piece(b"a" * 512, 512), {"error": {"message": "etcdserver: server stopped"}}),
             Unreachable,
@@ -174,9 +177,9 @@ async def test_a_snapshot_is_handed_on_piece_by_piece() -> None:
         ),
         (streaming(b'{"result":{"blob":"QUJD'), Unreachable, "result"),
         (streaming(b"<html>\n"), Unreachable, "<html>"),
-        (streaming(b"x" * (3 * 2**20)), Unreachable, "with what is not etcd's: a line of over"),
+        (streaming(b"x" * (3 * 2**20)), Unreachable, "with a response that is not of etcd: a line of over"),
         (refusing("etcdserver: corrupt cluster", 15, 500), Refused, "corrupt cluster"),
-        (hanging_up, Unreachable, "ended the connection"),
+        (hanging_up, Unreachable, "closed the connection"),
     ],
 )
 async def test_a_snapshot_that_is_not_whole_is_told(reply: Reply, error: type[Exception], says: str) -> None:
@@ -195,7 +198,7 @@ async def test_a_snapshot_whose_sender_falls_silent_is_given_up(monkeypatch: pyt
 
     monkeypatch.setattr(http, "STREAM_PAUSE_SECONDS", 0.1)
     async with fake(maintenance_snapshot=reply) as to, to.connected() as server:
-        with pytest.raises(Unreachable, match=r"gave no answer to maintenance/snapshot within 0\.1 s"):
+        with pytest.raises(Unreachable, match=r"did not answer maintenance/snapshot within 0\.1 s"):
             await snapshot(server)
 
 

@@ -96,7 +96,7 @@ async def test_without_a_user_it_is_said_that_one_is_asked_for() -> None:
         fake(maintenance_status=asking(STATUS, {"token.1"})) as to,
         to.connected(Access()) as server,
     ):
-        with pytest.raises(Unauthenticated, match="asks for a user and a password, and none are given"):
+        with pytest.raises(Unauthenticated, match="requires a user and a password, and none are configured"):
             await server.status()
 
 
@@ -105,7 +105,7 @@ async def test_where_only_a_quorum_could_let_us_in_there_is_no_leader() -> None:
         fake(maintenance_status=asking(STATUS, {"token.1"}), auth_authenticate=hanging_up) as to,
         to.connected() as server,
     ):
-        with pytest.raises(NoLeader, match="gives no token to root: it has no quorum"):
+        with pytest.raises(NoLeader, match="cannot issue a token for root: it has no quorum"):
             await server.status()
 
 

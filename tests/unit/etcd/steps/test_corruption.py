@@ -81,7 +81,7 @@ def test_that_a_member_is_removed_is_said_before_it_is_done() -> None:
 
 def test_a_corrupt_leader_hands_over_first() -> None:
     resource, world = hashed(2, 1, 1, leader=0)
-    assert acts(mend(resource, world).actions) == ["move the lead to demo-1"]
+    assert acts(mend(resource, world).actions) == ["move the leadership to demo-1"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_hash_with_another_compaction_behind_it_proves_nothing() -> None:
     hashes = {**world.hashes, member_id(2): HashKV(2, 10, 4)}
     step = mend(resource, replace(world, hashes=hashes))
     assert (step.actions, step.progress) == ((), Progress.PROGRESSING)
-    assert "demo-2 could not yet" in step.message
+    assert "demo-2 could not be compared yet" in step.message
 
 
 def test_a_corrupt_member_stays_while_another_is_down() -> None:
@@ -146,7 +146,7 @@ def test_a_member_that_ends_over_its_peers_may_be_the_right_one() -> None:
     resource, world = hashed(1, None, 2, at=(VOTER, DOWN, VOTER), alarm=None)
     step = mend(resource, ended(world, 1))
     assert (step.actions, step.reason) == ((), "CorruptionUnclear")
-    assert "demo-1: ends, for peers differ from it" in step.message
+    assert "demo-1: exits because its data differs from its peers" in step.message
 
 
 def test_a_member_that_ended_for_another_reason_is_not_suspected() -> None:

@@ -100,9 +100,9 @@ def test_an_operator_that_is_let_in_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("auth", "previous", "words"),
     [
-        (WANTED, "", "Not the password of Secret root is root's"),
-        (WANTED, "old", "Neither password nor previousPassword of Secret root is root's"),
-        (None, "", "Give spec.auth.rootSecretName a Secret with root's password"),
+        (WANTED, "", "The password of Secret root is not root's password"),
+        (WANTED, "old", "Neither password nor previousPassword of Secret root is root's password"),
+        (None, "", "Set spec.auth.rootSecretName to a Secret with root's password"),
     ],
 )
 def test_an_operator_that_is_not_let_in_says_what_mends_it_and_touches_nothing(

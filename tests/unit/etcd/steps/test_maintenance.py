@@ -80,7 +80,7 @@ def test_history_is_forgotten_up_to_the_leaders_revision() -> None:
     resource, world = full((100, 99), (100, 99), (100, 99), compacted=False)
     step = relieve(resource, world)
     assert acts(step.actions) == ["compact up to revision 10"]
-    assert "before revision 10 is forgotten" in step.message
+    assert "Compacting the history before revision 10" in step.message
     assert step.progress is Progress.WAITING
 
 
@@ -127,7 +127,7 @@ def test_what_is_in_use_and_does_not_fit_is_said_and_not_tried_again() -> None:
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.reason == "QuotaExceeded"
-    assert "98 MiB in use of its quota of 100 MiB" in step.message
+    assert "uses 98 MiB of its quota of 100 MiB" in step.message
     assert "Delete keys, or raise spec.quotaBackendBytes (now 104857600)" in step.message
     assert step.warning
     assert step.progress is Progress.PROGRESSING, "raising the quota replaces pods, so the chain must go on"
@@ -188,7 +188,7 @@ def test_a_full_learner_is_promoted_first_for_it_takes_no_defragmentation() -> N
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.progress is Progress.PROGRESSING
-    assert "once it takes part and has a vote" in step.message
+    assert "once it is a healthy voter" in step.message
 
 
 def test_a_quota_that_was_raised_counts_once_the_pods_have_it() -> None:
@@ -197,7 +197,7 @@ def test_a_quota_that_was_raised_counts_once_the_pods_have_it() -> None:
     step = relieve(resource, former)
     assert step.actions == (), "no history is forgotten for nothing"
     assert step.reason == "RaisingQuota"
-    assert step.message.startswith("demo-0, demo-1: still with the former quota, 100 MiB")
+    assert step.message.startswith("demo-0, demo-1: the former quota of 100 MiB is used up")
     assert [act.split()[0] for act in acts(relieve(resource, world).actions)] == ["disarm", "disarm"]
 
 

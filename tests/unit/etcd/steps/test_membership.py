@@ -89,13 +89,13 @@ def test_an_added_learner_gets_its_place_and_nobody_else_may_join() -> None:
     made = plan(resource, seen(resource, VOTER, AWAITED, ABSENT))
     assert replicas_and_start(made) == (2, "existing demo-1")
     assert acts(made.actions) == []
-    assert (made.verdict.reason, made.verdict.message) == ("Joining", "demo-1 joins: its pod is not there yet.")
+    assert (made.verdict.reason, made.verdict.message) == ("Joining", "demo-1 is joining: it has no pod yet.")
 
 
 def test_where_a_learner_will_write_is_recorded_before_it_starts() -> None:
     resource = cluster(recorded=[0])
     made = plan(resource, seen(resource, VOTER, replace(AWAITED, pod=True, disk="fresh"), ABSENT))
-    assert made.verdict.message == "demo-1 joins: where its data will be is written down."
+    assert made.verdict.message == "demo-1 is joining: recording its volume in status."
     assert made.requeue == 0
     assert made.status["members"][1] == {
         "name": "demo-1",
@@ -264,13 +264,13 @@ def test_the_highest_goes_first_when_fewer_are_wanted() -> None:
     resource = cluster(1)
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER))
     assert acts(made.actions) == ["remove demo-2"]
-    assert made.verdict.message == "3 members are to be 1: demo-2 is removed."
+    assert made.verdict.message == "Scaling from 3 to 1 members: removing demo-2."
 
 
 def test_a_leader_hands_over_before_it_goes() -> None:
     resource = cluster(1)
     made = plan(resource, seen(resource, VOTER, VOTER, VOTER, leader=2))
-    assert acts(made.actions) == ["move the lead to demo-0"]
+    assert acts(made.actions) == ["move the leadership to demo-0"]
     (call,) = [action for action in made.actions if isinstance(action, MoveLeader)]
     assert [endpoint.name for endpoint in call.endpoints] == ["demo-2"], "nobody else can be asked"
 
@@ -294,7 +294,7 @@ def test_a_number_does_not_come_again_while_its_former_volume_is_there() -> None
     volume["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:59Z"
     made = plan(resource, leaving)
     assert acts(made.actions) == []
-    assert made.verdict.message.endswith("demo-2 is not added yet: the volume of its former member is still there.")
+    assert made.verdict.message.endswith("demo-2 is not added yet: the volume of the former member still exists.")
 
 
 def test_with_the_highest_down_it_is_the_one_that_goes() -> None:
@@ -341,7 +341,7 @@ def test_a_leader_that_cannot_be_reached_is_not_removed_and_the_others_are_healt
     assert [instance.name for instance in world.healthy_voters] == ["demo-0", "demo-1"]
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert "demo-2 is not removed yet: it leads, and cannot be reached to hand over" in made.verdict.message
+    assert "demo-2 is not removed yet: it is the leader, and is unreachable for a handover" in made.verdict.message
 
 
 def test_a_missing_low_number_is_filled_before_the_surplus_goes() -> None:

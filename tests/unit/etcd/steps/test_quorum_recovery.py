@@ -83,7 +83,7 @@ def test_members_that_are_away_are_not_lost() -> None:
     assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.PROGRESSING)
     assert "2 of 3 voters must agree" in step.message
     assert "demo-1 is away" in step.message
-    assert "Nothing is lost for good" in step.message
+    assert "Nothing is permanently lost" in step.message
 
 
 def test_pods_that_are_gone_without_their_volumes_are_named() -> None:
@@ -151,7 +151,7 @@ def test_whoever_applied_most_of_the_log_is_the_survivor() -> None:
     told = report(resource, world)
     assert told is not None
     assert told["survivor"] == "demo-1"
-    assert "demo-1 has, the most of the 2 that are left: revision 10, entry 950" in told["message"]
+    assert "demo-1, the most recent data of the 2 remaining members: revision 10, log entry 950" in told["message"]
 
 
 def test_a_higher_term_counts_for_nothing() -> None:

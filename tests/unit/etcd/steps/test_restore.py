@@ -250,7 +250,7 @@ def test_what_may_go_better_is_tried_again_after_a_while(reason: str) -> None:
     since = (NOW - at("2026-01-01T11:59:30Z")).total_seconds()
     waits = step(world(pod), after=RETRY_SECONDS - since - 5)
     assert (waits.actions, waits.reason, waits.requeue) == ((), reason, 5)
-    assert waits.message == "No answer. It is tried again."
+    assert waits.message == "No answer. The operator retries."
     assert done(step(world(pod), after=RETRY_SECONDS - since + 1).actions) == ["Delete demo-restore"]
     again = step(world(leaving(pod)), after=RETRY_SECONDS - since + 2)
     assert (again.actions, again.progress) == ((), Progress.WAITING)

@@ -42,7 +42,7 @@ def test_followers_go_before_the_leader_and_one_at_a_time() -> None:
 def test_the_leader_hands_over_to_one_that_is_current_and_goes_last() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, VOTER, VOTER))
-    assert acts(made.actions) == ["move the lead to demo-1"]
+    assert acts(made.actions) == ["move the leadership to demo-1"]
     assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER, leader=2)).actions) == ["delete Pod demo-0 (pod-0)"]
 
 
@@ -67,7 +67,10 @@ def test_a_healthy_pod_stays_while_another_voter_is_down() -> None:
     made = plan(resource, seen(resource, OLD, OLD, DOWN))
     assert acts(made.actions) == []
     assert made.verdict.reason == "UpgradeHeld"
-    assert "demo-2 is down: meanwhile only 1 of 3 voters are healthy, and 2 must agree." in made.verdict.message
+    assert (
+        "demo-2 is down, so that only 1 of 3 voters would be healthy, and 2 must agree during the restart."
+        in made.verdict.message
+    )
     assert made.verdict.warning
 
 
@@ -77,7 +80,7 @@ def test_the_next_one_waits_until_the_one_before_is_back_and_that_is_no_trouble(
     made = plan(resource, seen(resource, OLD, starting, OLD))
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("Updating", False)
-    assert made.verdict.message == ("2 of 3 pods still run as before the change. demo-1 is made anew, and comes back.")
+    assert made.verdict.message == ("2 of 3 pods still run as before the change. demo-1 was recreated and is starting.")
 
 
 def test_the_moment_in_which_a_pod_is_gone_is_no_trouble_either() -> None:
@@ -90,7 +93,7 @@ def test_the_next_one_waits_until_the_one_before_takes_clients() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, replace(VOTER, ready=False), OLD))
     assert acts(made.actions) == []
-    assert "demo-1 takes part again, and is not yet ready for clients" in made.verdict.message
+    assert "demo-1 is healthy again, but not ready for clients yet" in made.verdict.message
 
 
 def test_a_change_that_breaks_the_first_stops_there_and_is_named() -> None:
@@ -114,11 +117,11 @@ def test_a_pod_whose_node_is_lost_is_waited_for_and_it_is_said_what_a_person_can
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, At(up=False, leaving=True)))
     assert acts(made.actions) == []
-    assert "demo-2 is on the way out. If its node is gone for good, say so: kubectl delete pod --force" in (
+    assert "demo-2 is terminating. If its node is gone for good, say so: kubectl delete pod --force" in (
         made.verdict.message
     )
     settled = plan(resource, seen(resource, VOTER, VOTER, At(up=False, leaving=True)))
-    assert "demo-2 is on the way out. If its node is gone for good" in settled.verdict.message
+    assert "demo-2 is terminating. If its node is gone for good" in settled.verdict.message
 
 
 def test_the_only_member_is_simply_restarted() -> None:
@@ -129,7 +132,7 @@ def test_the_only_member_is_simply_restarted() -> None:
 def test_of_two_the_leader_goes_last_as_ever() -> None:
     resource = cluster(2, recorded=[0, 1])
     assert acts(plan(resource, seen(resource, OLD, OLD)).actions) == ["delete Pod demo-1 (pod-1)"]
-    assert acts(plan(resource, seen(resource, OLD, VOTER)).actions) == ["move the lead to demo-1"]
+    assert acts(plan(resource, seen(resource, OLD, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
 def test_a_change_that_broke_the_only_member_is_mended_by_the_next() -> None:
@@ -160,7 +163,7 @@ def test_in_memory_without_a_list_nobody_loses_his_data_to_a_restart() -> None:
 def test_in_memory_a_member_leaves_before_its_pod_goes() -> None:
     resource = cluster(storage=MEMORY)
     assert acts(plan(resource, seen(resource, OLD, OLD, OLD)).actions) == ["remove demo-1"]
-    assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the lead to demo-1"]
+    assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the leadership to demo-1"]
 
 
 def test_a_learner_whose_pod_may_not_begin_is_made_anew() -> None:
@@ -190,7 +193,7 @@ def test_a_version_that_the_data_would_not_survive_changes_nothing() -> None:
     made = plan(resource, world)
     assert acts(made.actions) == []
     assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UpgradeRefused")
-    assert "3.5.26 is below 3.6, which the cluster runs as" in made.verdict.message
+    assert "3.5.26 is below 3.6, the current version of the cluster" in made.verdict.message
     assert image(made) == "example.com/etcd:v3.6.8"
 
 
