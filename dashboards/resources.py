@@ -55,7 +55,7 @@ YES: Mappings = (("1", "yes", "purple"), ("0", "no", "text"))
 
 UPGRADES = "Upgrading|Updating|SwitchingWorkload"
 FAILOVERS = "TakingOver|Replacing|ReplacingCorruptMember|Recovering|Promoting"
-"""Event reasons, as regular expressions; docs/runbook.md describes them."""
+"""Event reasons, as regular expressions; docs/runbook/README.md describes them."""
 
 
 def page(

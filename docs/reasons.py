@@ -11,8 +11,8 @@ HEADER = "<!-- Generated from the catalogues of reasons by `make manifests`. Do 
 INTRODUCTION = """\
 # Reasons of conditions and events
 
-`kubectl describe` shows a reason in each condition and event. The message next to it names the objects and values; in the
-templates below, `{name}` stands for such a value.
+`kubectl describe` shows a reason in each condition and event. The message next to it names the objects and values.
+In the templates below, `{name}` is such a value.
 
 | severity | meaning |
 |---|---|

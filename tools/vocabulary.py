@@ -62,12 +62,12 @@ BANNED: dict[str, str] = {
     "makes up|made up|taken up|takes up|take up": "apply, use",
     "master|masters|slave|slaves": "primary, replica",
     "foretold|forebode|lest|ere|nought|oneself|yonder|bid|shun|heed|vouch|vouches": "plain English",
-    "look|looks|looked|looking": "read, check, inspect, observe, seem, find",
+    "look at|looks at|looked at|looking at|next look|a look|each look|every look": "read, check, inspect, observe",
     "as good as|no matter|too many to": "plain English",
 }
 """Words and phrases, each with what to write instead (style guide: glossary and voice)."""
 
-BANNED_IN_NAMES = frozenset(word for words in BANNED for word in words.split("|") if word.isalpha())
+BANNED_IN_NAMES = frozenset(word for words in BANNED for word in words.split("|") if word.isalpha()) | {"look", "looks"}
 """Words that no identifier contains; fields of an API that use one are declared in `API_NAMES`."""
 
 API_NAMES = frozenset({"masters", "master", "slave", "master_node_id", "replicas_per_master"})

@@ -144,7 +144,7 @@ class Cluster:
         for node in self.nodes:
             if not node.id:
                 async with node.asked(self.access) as server:
-                    node.id = await server.ask("CLUSTER", "MYID")
+                    node.id = await server.execute("CLUSTER", "MYID")
 
     async def form(self, primaries: int, replicas: int = 0) -> None:
         """Create a cluster with equal shares of the slots and `replicas` replicas per primary."""
@@ -154,9 +154,9 @@ class Cluster:
         bounds = [SLOTS * number // primaries for number in range(primaries + 1)]
         for number, node in enumerate(self.nodes):
             async with node.asked(self.access) as server:
-                await server.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+                await server.execute("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
                 if number < primaries:
-                    await server.ask("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+                    await server.execute("CLUSTER", "ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
         await self.meet(self.nodes[1:])
         for number, node in enumerate(self.nodes[primaries:]):
             await self.replicate(node, self.nodes[number % primaries])
@@ -167,7 +167,7 @@ class Cluster:
         await self.identify()
         async with self.nodes[0].asked(self.access) as server:
             for node in nodes:
-                await server.ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+                await server.execute("CLUSTER", "MEET", "127.0.0.1", node.port)
 
     async def join(self, **options: str) -> Node:
         """Add an empty primary and wait until all other nodes know it."""
@@ -181,7 +181,7 @@ class Cluster:
         async with node.asked(self.access) as server:
             while True:
                 with suppress(RedisError):  # the node may not know its primary yet
-                    await server.ask("CLUSTER", "REPLICATE", primary.id)
+                    await server.execute("CLUSTER", "REPLICATE", primary.id)
                     break
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.1)
@@ -197,7 +197,7 @@ class Cluster:
 
         def agreed(reports: dict[str, NodeReport]) -> bool:
             views = {
-                tuple(sorted((node.id, str(node.slots), node.master) for node in each.nodes if not node.failing))
+                tuple(sorted((node.id, str(node.slots), node.primary) for node in each.nodes if not node.failing))
                 for each in reports.values()
             }
             known = all({node.id for node in each.nodes} >= set(reports) for each in reports.values())
@@ -256,7 +256,7 @@ def all_know(reports: Mapping[str, NodeReport], node: str, primary: str = "") ->
     Until then a primary accepts no failover, and no slot can be opened to or from a new primary.
     """
     return all(
-        any(known.id == node and known.master == primary for known in each.nodes if known.linked)
+        any(known.id == node and known.primary == primary for known in each.nodes if known.linked)
         for each in reports.values()
     )
 
@@ -346,12 +346,12 @@ class Client:
 
     async def _send(self, slot: int, port: int, command: Command) -> object:
         try:
-            reply = await self._server(port).ask(*command)
+            reply = await self._server(port).execute(*command)
         except Refused as error:
             *_, address = str(error).split()
             if error.code == "MOVED":
                 self._owners[slot] = int(address.rpartition(":")[2])
-                return await self._server(self._owners[slot]).ask(*command)
+                return await self._server(self._owners[slot]).execute(*command)
             if error.code != "ASK":
                 raise
             _, reply = await self._server(int(address.rpartition(":")[2])).pipe((("ASKING",), command))

@@ -17,7 +17,7 @@ from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NodeState
 from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.placement import choose_masters, pair
+from operators.redis.slots.placement import choose_primaries, pair
 from operators.redis.slots.slot_planner import (
     CannotAssign,
     CannotMove,
@@ -66,17 +66,19 @@ class Assessment(Observed):
     @cached_property
     def staying(self) -> tuple[Instance, ...]:
         """Instances that the spec asks for."""
-        return tuple(place for place in self.places if place.number < self.resource.spec.replicas)
+        return tuple(instance for instance in self.instances if instance.number < self.resource.spec.replicas)
 
     @cached_property
     def members(self) -> Mapping[str, Instance]:
         """Staying instances whose node answers and is a member of the cluster, by node id."""
-        return {place.id: place for place in self.staying if place.said and place.id in self.view.cluster}
+        return {
+            instance.id: instance for instance in self.staying if instance.report and instance.id in self.view.cluster
+        }
 
     @cached_property
     def awaited(self) -> tuple[Instance, ...]:
         """Staying instances where no member of the cluster answers."""
-        return tuple(place for place in self.staying if place.id not in self.members)
+        return tuple(instance for instance in self.staying if instance.id not in self.members)
 
     @cached_property
     def has_formed(self) -> bool:
@@ -90,12 +92,12 @@ class Assessment(Observed):
             not view.uncovered and not view.settled and self.reachable.keys() >= set(view.owners.values())
         )
 
-    def is_dismissed(self, node_id: str) -> bool:
+    def is_scaled_away(self, node_id: str) -> bool:
         """Whether a node's instance was scaled away and its pod is gone: it held nothing that counts."""
-        place = self.place_of(node_id)
-        if place is None or place.pod_obj is not None or self.stateful_set is None:
+        instance = self.instance_of(node_id)
+        if instance is None or instance.pod_obj is not None or self.stateful_set is None:
             return False
-        return place.number >= max(self.resource.spec.replicas, int(self.stateful_set["spec"]["replicas"]))
+        return instance.number >= max(self.resource.spec.replicas, int(self.stateful_set["spec"]["replicas"]))
 
     def is_forgotten(self, node_id: str) -> bool:
         """Whether no member knows a node. Only a majority of primaries can tell, once there are any."""
@@ -104,21 +106,23 @@ class Assessment(Observed):
     def is_needed(self, node_id: str) -> bool:
         """Whether keys of served slots may be lost with a node: it has them, and no other node surely has."""
         node = self.view.nodes.get(node_id)
-        if node is None or (node.is_replica and not self.view.slots_of(node.master)):
+        if node is None or (node.is_replica and not self.view.slots_of(node.primary)):
             return False
         return self.view.holds_only_copy(node_id)
 
-    def node_to_record(self, place: Instance) -> tuple[str, str] | None:
+    def node_to_record(self, instance: Instance) -> tuple[str, str] | None:
         """Return the node id and the disk to record for an instance; None if there is none.
 
         A former node stays recorded until no member knows it any more, because its loss is known by that record alone.
         """
-        known = place.as_recorded
-        if place.said is None:
-            vacant = place.pod_obj is None and place.volume is None and place.number >= self.resource.spec.replicas
+        known = instance.as_recorded
+        if instance.report is None:
+            vacant = (
+                instance.pod_obj is None and instance.volume is None and instance.number >= self.resource.spec.replicas
+            )
             return None if vacant and known and self.is_forgotten(known[0]) else known
-        if known is None or known[0] == place.id or self.is_forgotten(known[0]):
-            return place.id, place.disk
+        if known is None or known[0] == instance.id or self.is_forgotten(known[0]):
+            return instance.id, instance.disk
         return known
 
     @cached_property
@@ -127,7 +131,7 @@ class Assessment(Observed):
         return self.view.without(
             node.id
             for node in self.view.members
-            if not self.view.slots_of(node.id) and not node.answers and self.is_dismissed(node.id)
+            if not self.view.slots_of(node.id) and not node.answers and self.is_scaled_away(node.id)
         )
 
     @cached_property
@@ -140,7 +144,7 @@ class Assessment(Observed):
         return tuple(
             node.name
             for node in view.members
-            if view.slots_of(node.master) and not node.synced and not self.lost(node.id)
+            if view.slots_of(node.primary) and not node.synced and not self.lost(node.id)
         )
 
     def at(self, node_id: str) -> Endpoint:
@@ -150,7 +154,7 @@ class Assessment(Observed):
     @cached_property
     def primary_endpoints(self) -> Mapping[str, Endpoint]:
         """Endpoints of the primaries that answer, by node id."""
-        return {node.id: self.at(node.id) for node in self.view.reachable_nodes if node.is_master}
+        return {node.id: self.at(node.id) for node in self.view.reachable_nodes if node.is_primary}
 
     def node_state(self, node_id: str) -> NodeState:
         """Classify a node by what was observed of it; the legal transitions are in lifecycles.py."""
@@ -159,12 +163,12 @@ class Assessment(Observed):
             return NodeState.FORGOTTEN
         if view.slots_of(node_id):
             return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
-        never_returns = self.lost(node_id) or (self.is_dismissed(node_id) and not self.is_needed(node_id))
+        never_returns = self.lost(node_id) or (self.is_scaled_away(node_id) and not self.is_needed(node_id))
         if never_returns and not node.answers and not view.replicas_of(node_id):
-            return NodeState.GONE
+            return NodeState.REMOVED
         if node.is_replica:
             return NodeState.REPLICA
-        if node.said is not None and node.said.keys:
+        if node.report is not None and node.report.keys:
             return NodeState.STRANDED
         return NodeState.EMPTY if node_id in view.cluster else NodeState.NEW
 
@@ -178,24 +182,24 @@ class Assessment(Observed):
         those that are missing, empty nodes. A primary that does not answer still counts.
         """
         view, there = self.view, self.members
-        stay = {place.recorded.node_id for place in self.staying if place.recorded} | there.keys()
-        owners = {node.id: view.slots_of(node.id) for node in view.masters}
+        stay = {instance.recorded.node_id for instance in self.staying if instance.recorded} | there.keys()
+        owners = {node.id: view.slots_of(node.id) for node in view.primaries}
         for move in self.pending_assignments:  # without its pending slots, a new primary might not stay one
-            if move.target in stay and view.nodes[move.target].is_master:
+            if move.target in stay and view.nodes[move.target].is_primary:
                 owners[move.target] = view.slots_of(move.target) | move.slots
         leaving = owners.keys() - stay
         candidates = [
             node_id
             for node_id in (*there, *sorted(stay & owners.keys() - there.keys()))
-            if node_id in owners or view.nodes[node_id].master in leaving or there[node_id].is_blank
+            if node_id in owners or view.nodes[node_id].primary in leaving or there[node_id].is_blank
         ]
-        current = {node_id: view.nodes[node_id].master for node_id in candidates}
-        return choose_masters(candidates, self.resource.masters, self._hosts(candidates), owners, current)
+        current = {node_id: view.nodes[node_id].primary for node_id in candidates}
+        return choose_primaries(candidates, self.resource.primaries, self._hosts(candidates), owners, current)
 
     @cached_property
     def _heads(self) -> Mapping[str, str]:
         """By the id of each present primary, the id of the one that is to be in its place: itself, or its replica."""
-        return {self.view.nodes[master].master or master: master for master in self.primaries}
+        return {self.view.nodes[primary].primary or primary: primary for primary in self.primaries}
 
     @cached_property
     def pairs(self) -> Mapping[str, str]:
@@ -207,13 +211,15 @@ class Assessment(Observed):
         away = [
             node.id
             for node in view.members
-            if not node.answers and node.is_replica and not self.lost(node.id) and not self.is_dismissed(node.id)
+            if not node.answers and node.is_replica and not self.lost(node.id) and not self.is_scaled_away(node.id)
         ]
         following = [
             node_id for node_id in (*self.members, *away) if node_id not in leading and not view.slots_of(node_id)
         ]
         current = {
-            node_id: self._heads.get(master, master) for node_id in following if (master := view.nodes[node_id].master)
+            node_id: self._heads.get(primary, primary)
+            for node_id in following
+            if (primary := view.nodes[node_id].primary)
         }
         return pair(leading, following, self._hosts((*leading, *following)), current)
 
@@ -222,30 +228,30 @@ class Assessment(Observed):
         """The part of `pairs` that has yet to come about, of replicas and primaries that answer."""
         view = self.view
         return {
-            node_id: master
-            for node_id, master in self.pairs.items()
+            node_id: primary
+            for node_id, primary in self.pairs.items()
             if node_id in self.reachable
-            and view.nodes[master].answers
-            and self._heads.get(view.nodes[node_id].master, view.nodes[node_id].master) != master
+            and view.nodes[primary].answers
+            and self._heads.get(view.nodes[node_id].primary, view.nodes[node_id].primary) != primary
         }
 
     def _hosts(self, ids: Sequence[str]) -> Mapping[str, str]:
-        return {node_id: place.host for node_id in ids if (place := self.place_of(node_id))}
+        return {node_id: instance.host for node_id in ids if (instance := self.instance_of(node_id))}
 
     def successor(self, node_id: str) -> str:
         """Return the id of the primary that a node is, or that took its place; empty if there is none."""
         view = self.view
         node = view.nodes.get(node_id)
         if node is not None and node.answers:
-            return node.master or node_id
-        for known, place in self.recorded.items():
+            return node.primary or node_id
+        for known, instance in self.recorded.items():
             replica = view.nodes.get(known)
             if (
-                place.recorded
-                and place.recorded.master == node_id
+                instance.recorded
+                and instance.recorded.primary == node_id
                 and replica
                 and replica.answers
-                and replica.is_master
+                and replica.is_primary
             ):
                 return known
         return node_id if node is not None and not self.lost(node_id) else ""
@@ -258,7 +264,9 @@ class Assessment(Observed):
         if self.resource.spec.update_strategy.type == "AutoReceive":
             return ()
         known = [(move, self.successor(move.target)) for move in self.resource.recorded_assigned]
-        return remaining([Move(move.source, heir, move.slots) for move, heir in known if heir], self.view.owned)
+        return remaining(
+            [Move(move.source, candidate, move.slots) for move, candidate in known if candidate], self.view.owned
+        )
 
     @cached_property
     def slot_plan(self) -> SlotPlan:

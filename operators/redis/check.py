@@ -38,7 +38,7 @@ class Client:
         self.first, self.used = first, set[str]()
         self._stack, self._servers = stack, dict[str, Server]()
 
-    async def ask(self, *command: str) -> object:
+    async def execute(self, *command: str) -> object:
         """The answer to a command, of whom the first address, or the one that it names, has it from.
 
         Raises:
@@ -48,7 +48,7 @@ class Client:
         address = self.first
         for _ in range(3):
             try:
-                answer = await self._server(address).ask(*command)
+                answer = await self._server(address).execute(*command)
             except Unreachable as error:
                 raise NotYet(str(error)) from None
             except Refused as error:
@@ -81,13 +81,13 @@ async def use(cluster: Obj) -> str:
     async with AsyncExitStack() as stack:
         client = Client(endpoints[0], stack)
         for key in KEYS:
-            await client.ask("SET", key, value)
+            await client.execute("SET", key, value)
         for key in KEYS:
-            found = await client.ask("GET", key)
+            found = await client.execute("GET", key)
             if found not in (value, value.encode()):
                 raise Failed(f"{key} was to be {value}, and is {found!r}")
         for key in KEYS:
-            await client.ask("DEL", key)
+            await client.execute("DEL", key)
         return f"{len(client.used)} masters gave back {len(KEYS)} keys"
 
 

@@ -40,7 +40,7 @@ class Instance:
     pod: Pod | None = None
     pod_obj: Obj | None = None
     volume: Obj | None = None
-    said: NodeReport | None = None
+    report: NodeReport | None = None
     error: str = ""
     denied: bool = False
     disk: str = ""
@@ -49,7 +49,7 @@ class Instance:
     @property
     def id(self) -> str:
         """Id of the node that answers here; empty if none does."""
-        return self.said.id if self.said else ""
+        return self.report.id if self.report else ""
 
     @property
     def ready(self) -> bool:
@@ -61,12 +61,12 @@ class Instance:
         """Whether the server's process is there, as far as the kubelet last said; it may answer nobody all the same."""
         return self.ready or "running" in (container_status(self.pod_obj, CONTAINER).get("state") or {})
 
-    def is_asked(self, now: datetime) -> bool:
+    def is_draining(self, now: datetime) -> bool:
         """Whether clients may not have heard yet that the node owns no slots any more: they come by an old map."""
-        known, said = self.recorded, self.said
-        if not self.ready or said is None or known is None or known.node_id != said.id:
+        known, report = self.recorded, self.report
+        if not self.ready or report is None or known is None or known.node_id != report.id:
             return False
-        moved = bool(known.slots) or (known.type == "slave") != bool(said.me.master)
+        moved = bool(known.slots) or (known.type == "slave") != bool(report.me.primary)
         return moved or known.since is None or now < known.since + LINGER
 
     @property
@@ -87,8 +87,8 @@ class Instance:
     @property
     def is_blank(self) -> bool:
         """Whether the node answers and holds nothing: no key, no slot, no primary."""
-        said = self.said
-        return said is not None and not said.keys and not said.me.slots and not said.me.master
+        report = self.report
+        return report is not None and not report.keys and not report.me.slots and not report.me.primary
 
     @property
     def why_away(self) -> str:
@@ -104,6 +104,8 @@ class Instance:
         return f"{self.name} starts."
 
 
-def endpoint(resource: RedisCluster, place: Instance) -> Endpoint:
+def endpoint(resource: RedisCluster, instance: Instance) -> Endpoint:
     """Where the operator asks the node at a place; its pod has an address."""
-    return Endpoint(place.name, place.pod.address if place.pod else "", host(resource, place.name), id=place.id)
+    return Endpoint(
+        instance.name, instance.pod.address if instance.pod else "", host(resource, instance.name), id=instance.id
+    )

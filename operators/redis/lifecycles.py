@@ -20,7 +20,7 @@ class NodeState(Enum):
     PRIMARY = "primary, owns slots"
     STRANDED = "holds keys, and owns no slot"
     LOST_PRIMARY = "primary whose data is lost by evidence"
-    GONE = "gone for good, and holds nothing that counts"
+    REMOVED = "gone for good, and holds nothing that counts"
     FORGOTTEN = "forgotten by all members"
 
 
@@ -49,13 +49,13 @@ NODE = Lifecycle(
         NodeState.EMPTY: {
             NodeEvent.REPLICATE: NodeState.REPLICA,
             NodeEvent.RECEIVE_SLOTS: NodeState.PRIMARY,
-            NodeEvent.REMOVE: NodeState.GONE,
+            NodeEvent.REMOVE: NodeState.REMOVED,
         },
         NodeState.REPLICA: {
             NodeEvent.REPLICATE: NodeState.REPLICA,
             NodeEvent.FAIL_OVER: NodeState.PRIMARY,
             NodeEvent.RECREATE: NodeState.NEW,
-            NodeEvent.REMOVE: NodeState.GONE,
+            NodeEvent.REMOVE: NodeState.REMOVED,
         },
         NodeState.PRIMARY: {
             NodeEvent.RECEIVE_SLOTS: NodeState.PRIMARY,
@@ -65,10 +65,10 @@ NODE = Lifecycle(
         },
         NodeState.STRANDED: {NodeEvent.RECREATE: NodeState.NEW},
         NodeState.LOST_PRIMARY: {
-            NodeEvent.REPLACE: NodeState.GONE,
+            NodeEvent.REPLACE: NodeState.REMOVED,
             NodeEvent.GIVE_UP: NodeState.FORGOTTEN,
         },
-        NodeState.GONE: {NodeEvent.FORGET: NodeState.FORGOTTEN},
+        NodeState.REMOVED: {NodeEvent.FORGET: NodeState.FORGOTTEN},
         NodeState.FORGOTTEN: {},
     },
 )

@@ -25,15 +25,15 @@ def progress(seen: Assessment, now: datetime) -> Obj | None:
         before, total = {}, left
     givers = {seen.name_of(move.source) for move in moves} | _names(before, "from")
     takers = {seen.name_of(move.target) for move in moves} | _names(before, "to")
-    held = sum(place.said.keys for place in seen.places if place.said and place.name in takers)
-    told = {"from": ",".join(sorted(givers)), "to": ",".join(sorted(takers)), "slots": total, "moved": total - left}
+    held = sum(instance.report.keys for instance in seen.instances if instance.report and instance.name in takers)
+    status = {"from": ",".join(sorted(givers)), "to": ",".join(sorted(takers)), "slots": total, "moved": total - left}
     begun = {"since": f"{now:%Y-%m-%dT%H:%M:%SZ}", "keys": held}
-    told |= {key: before.get(key, value) for key, value in begun.items()}
+    status |= {key: before.get(key, value) for key, value in begun.items()}
     pace = before.get("keysPerSecond")
     if total - left != before.get("moved", 0):
-        seconds = max((now - datetime.fromisoformat(told["since"])).total_seconds(), 1.0)
-        pace = max(int((held - told["keys"]) / seconds), 0)
-    return told if pace is None else told | {"keysPerSecond": pace}
+        seconds = max((now - datetime.fromisoformat(status["since"])).total_seconds(), 1.0)
+        pace = max(int((held - status["keys"]) / seconds), 0)
+    return status if pace is None else status | {"keysPerSecond": pace}
 
 
 def _names(before: Obj, end: str) -> set[str]:

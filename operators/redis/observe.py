@@ -46,7 +46,7 @@ class Observed:
     """
 
     stateful_set: Obj | None = None
-    places: tuple[Instance, ...] = ()
+    instances: tuple[Instance, ...] = ()
     secrets: Secrets = field(default_factory=Secrets)
     config: ConfigTemplate = field(default_factory=ConfigTemplate)
     config_map: Obj | None = None
@@ -56,21 +56,23 @@ class Observed:
     @cached_property
     def reachable(self) -> Mapping[str, Instance]:
         """Places whose server answered, by the id of its node."""
-        return {place.said.id: place for place in self.places if place.said}
+        return {instance.report.id: instance for instance in self.instances if instance.report}
 
     @cached_property
     def recorded(self) -> Mapping[str, Instance]:
         """Places by the id of the node that the status names for them."""
-        return {place.recorded.node_id: place for place in self.places if place.recorded}
+        return {instance.recorded.node_id: instance for instance in self.instances if instance.recorded}
 
     @cached_property
     def view(self) -> ClusterView:
         """The cluster as all who answered see it, put together."""
         former = {node_id: f"a former {name}" for node_id, name in self.former.items()}
-        former |= {node_id: f"the former {place.name}" for node_id, place in self.recorded.items() if place.said}
-        names = {node_id: place.name for node_id, place in (*self.recorded.items(), *self.reachable.items())}
+        former |= {
+            node_id: f"the former {instance.name}" for node_id, instance in self.recorded.items() if instance.report
+        }
+        names = {node_id: instance.name for node_id, instance in (*self.recorded.items(), *self.reachable.items())}
         return ClusterView.of(
-            {place.said.id: place.said for place in self.places if place.said},
+            {instance.report.id: instance.report for instance in self.instances if instance.report},
             names | {node_id: name for node_id, name in former.items() if node_id not in self.reachable},
         )
 
@@ -79,7 +81,7 @@ class Observed:
         """Members that are of no pod of this cluster, and never were."""
         return self.view.unknown_nodes({*self.reachable, *self.recorded, *self.former})
 
-    def place_of(self, node_id: str) -> Instance | None:
+    def instance_of(self, node_id: str) -> Instance | None:
         """Where a node lives: where it answers, else where it is recorded; None for one that is of no place of ours."""
         return self.reachable.get(node_id) or self.recorded.get(node_id)
 
@@ -89,17 +91,19 @@ class Observed:
 
     def named(self, name: str) -> Instance | None:
         """The place whose pod bears this name, if there is anything there."""
-        return next((place for place in self.places if place.name == name), None)
+        return next((instance for instance in self.instances if instance.name == name), None)
 
-    def has_data_of(self, node_id: str, master: str) -> bool:
+    def has_data_of(self, node_id: str, primary: str) -> bool:
         """Whether a node once had all of a master's data, or was itself the one that this master took over from.
 
         A replica that has just been given its master says that it is one, and has nothing yet, or another's data.
         """
         copy_of = {
-            known: place.recorded.copy_of for known, place in self.recorded.items() if place.recorded is not None
+            known: instance.recorded.copy_of
+            for known, instance in self.recorded.items()
+            if instance.recorded is not None
         }
-        return copy_of.get(node_id) == master or copy_of.get(master) == node_id
+        return copy_of.get(node_id) == primary or copy_of.get(primary) == node_id
 
     def lost(self, node_id: str) -> bool:
         """Whether all that a node had written is gone, by evidence; then it never comes back.
@@ -109,10 +113,12 @@ class Observed:
         """
         if node_id in self.reachable:
             return False
-        place = self.recorded.get(node_id)
-        if place is None or place.recorded is None:
+        instance = self.recorded.get(node_id)
+        if instance is None or instance.recorded is None:
             return node_id in self.former
-        return place.said is not None or bool(place.disk and place.recorded.disk and place.disk != place.recorded.disk)
+        return instance.report is not None or bool(
+            instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk
+        )
 
 
 def outlives_pods(resource: RedisCluster) -> bool:

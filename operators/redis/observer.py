@@ -79,11 +79,11 @@ async def _observe(connect: Connect, resource: RedisCluster, cache: Cache, kube:
     }
     recorded = {names.number_of(resource, known.name) for known in resource.recorded_nodes if known.node_id}
     numbers = {*range(_expected(resource, seen)), *pods, *volumes, *recorded}
-    places = tuple(
+    instances = tuple(
         _place(resource, number, pods.get(number), volumes.get(number))
         for number in sorted(number for number in numbers if number is not None)
     )
-    seen = dataclasses.replace(seen, places=places)
+    seen = dataclasses.replace(seen, instances=instances)
     return await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
 
 
@@ -120,21 +120,21 @@ def _expected(resource: RedisCluster, seen: Observed) -> int:
 def _place(resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
     name = names.node_name(resource, number)
     pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
-    place = Instance(
+    instance = Instance(
         number,
         name,
         pod=pod if pod and not pod.ended else None,
         pod_obj=pod_obj,
         recorded=next((known for known in resource.recorded_nodes if known.name == name and known.node_id), None),
     )
-    return _with_holder(resource, place, volume if resource.has_storage else pod_obj)
+    return _with_holder(resource, instance, volume if resource.has_storage else pod_obj)
 
 
-def _with_holder(resource: RedisCluster, place: Instance, holder: Obj | None) -> Instance:
+def _with_holder(resource: RedisCluster, instance: Instance, holder: Obj | None) -> Instance:
     """The place with what holds its data: its volume, or without storage its pod, which may mount everybody's."""
     if resource.has_storage:
-        place = dataclasses.replace(place, volume=holder)
-    return dataclasses.replace(place, disk=_disk(resource, holder) if holder else "")
+        instance = dataclasses.replace(instance, volume=holder)
+    return dataclasses.replace(instance, disk=_disk(resource, holder) if holder else "")
 
 
 def _disk(resource: RedisCluster, holder: Obj) -> str:
@@ -146,17 +146,19 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
-    asked = [place for place in seen.places if place.pod and place.pod.address]
-    answers = await asyncio.gather(*(_inspect(connect, resource, seen, place) for place in asked))
-    said = {place.number: answer for place, answer in zip(asked, answers, strict=True)}
-    return dataclasses.replace(seen, places=tuple(_with_answer(place, said.get(place.number)) for place in seen.places))
+    asked = [instance for instance in seen.instances if instance.pod and instance.pod.address]
+    answers = await asyncio.gather(*(_inspect(connect, resource, seen, instance) for instance in asked))
+    report = {instance.number: answer for instance, answer in zip(asked, answers, strict=True)}
+    return dataclasses.replace(
+        seen, instances=tuple(_with_answer(instance, report.get(instance.number)) for instance in seen.instances)
+    )
 
 
 async def _inspect(
-    connect: Connect, resource: RedisCluster, seen: Observed, place: Instance
+    connect: Connect, resource: RedisCluster, seen: Observed, instance: Instance
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
-    server = connect(endpoint(resource, place), seen.secrets.access)
+    server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
         return await inspect_node(server)
     except RedisError as error:
@@ -165,10 +167,10 @@ async def _inspect(
         await server.aclose()
 
 
-def _with_answer(place: Instance, answer: NodeReport | RedisError | None) -> Instance:
+def _with_answer(instance: Instance, answer: NodeReport | RedisError | None) -> Instance:
     if isinstance(answer, RedisError):
-        return dataclasses.replace(place, error=str(answer), denied=isinstance(answer, Denied))
-    return dataclasses.replace(place, said=answer)
+        return dataclasses.replace(instance, error=str(answer), denied=isinstance(answer, Denied))
+    return dataclasses.replace(instance, report=answer)
 
 
 async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observed:
@@ -176,21 +178,21 @@ async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observ
 
     That is the pod where an unexpected node answered, and a disk that differs from the recorded one.
     """
-    reachable = Counter(place.id for place in seen.places if place.said)
-    places = await asyncio.gather(*(_confirmed(resource, place, reachable, kube) for place in seen.places))
-    return dataclasses.replace(seen, places=tuple(places))
+    reachable = Counter(instance.id for instance in seen.instances if instance.report)
+    instances = await asyncio.gather(*(_confirmed(resource, instance, reachable, kube) for instance in seen.instances))
+    return dataclasses.replace(seen, instances=tuple(instances))
 
 
-async def _confirmed(resource: RedisCluster, place: Instance, reachable: Counter[str], kube: Kube) -> Instance:
-    if place.said and not (place.recorded and place.recorded.node_id == place.id):
-        live = await _live(kube, POD, resource.namespace, place.name)
-        if reachable[place.id] > 1 or not _same(live, place.pod_obj):
-            place = dataclasses.replace(place, said=None, error=ELSEWHERE)
-    if place.recorded and place.recorded.disk and place.disk != place.recorded.disk:
+async def _confirmed(resource: RedisCluster, instance: Instance, reachable: Counter[str], kube: Kube) -> Instance:
+    if instance.report and not (instance.recorded and instance.recorded.node_id == instance.id):
+        live = await _live(kube, POD, resource.namespace, instance.name)
+        if reachable[instance.id] > 1 or not _same(live, instance.pod_obj):
+            instance = dataclasses.replace(instance, report=None, error=ELSEWHERE)
+    if instance.recorded and instance.recorded.disk and instance.disk != instance.recorded.disk:
         kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD
-        name = names.volume_name(resource, place.number) if resource.has_storage else place.name
-        return _with_holder(resource, place, await _live(kube, kind, resource.namespace, name))
-    return place
+        name = names.volume_name(resource, instance.number) if resource.has_storage else instance.name
+        return _with_holder(resource, instance, await _live(kube, kind, resource.namespace, name))
+    return instance
 
 
 def _same(live: Obj | None, known: Obj | None) -> bool:

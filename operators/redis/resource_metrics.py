@@ -30,20 +30,20 @@ STATES = (MASTERS, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
 
 def states(obj: Obj) -> Iterator[Sample]:
     """Those that need to know the kind."""
-    spec, told = obj.get("spec") or {}, obj.get("status") or {}
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
     yield DESIRED(spec.get("replicas"))
-    yield READY(told.get("readyReplicas") or 0)
+    yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("pause")))
-    yield MASTERS(told.get("masters") or 0)
-    if told.get("formed"):
-        served = len(_served(told))
+    yield MASTERS(status.get("masters") or 0)
+    if status.get("formed"):
+        served = len(_served(status))
         yield SLOT_COUNT(served, "served")
         yield SLOT_COUNT(SLOTS - served, "unserved")
-    moving = told.get("migration")
+    moving = status.get("migration")
     yield SLOTS_LEFT(moving["slots"] - moving["moved"] if moving else 0)
-    yield RECOVERY_WAITING(bool(told.get("recovery")))
+    yield RECOVERY_WAITING(bool(status.get("recovery")))
 
 
-def _served(told: Obj) -> Slots:
-    serving = {node.get("name") for node in told.get("conditions") or () if node.get("status") == "True"}
-    return Slots.union(node.slots for node in recorded_nodes(told) if node.name in serving)
+def _served(status: Obj) -> Slots:
+    serving = {node.get("name") for node in status.get("conditions") or () if node.get("status") == "True"}
+    return Slots.union(node.slots for node in recorded_nodes(status) if node.name in serving)

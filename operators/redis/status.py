@@ -31,14 +31,16 @@ def report(
     settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
 ) -> Obj:
     """The whole status, but Ready, Reconciling and Stalled."""
-    begun = seen.has_formed and not data_loss_recovery.begins_anew(resource, seen)
+    begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
-        "replicas": sum(1 for place in seen.places if place.pod),
-        "readyReplicas": sum(1 for place in seen.places if serves(seen, place)),
-        "masters": sum(1 for master in seen.view.masters if master.answers),
-        "conditions": [instance(resource, seen, place, now) for place in seen.places if _is_told(seen, place)],
+        "replicas": sum(1 for instance in seen.instances if instance.pod),
+        "readyReplicas": sum(1 for instance in seen.instances if serves(seen, instance)),
+        "masters": sum(1 for primary in seen.view.primaries if primary.answers),
+        "conditions": [
+            node_condition(resource, seen, instance, now) for instance in seen.instances if _is_reported(seen, instance)
+        ],
         "formed": begun,
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
@@ -52,27 +54,29 @@ def report(
         "version": _version(resource, seen),
         "image": resource.image_reference(settings.image_repository),
         "selector": selector_text(names.owner(resource, settings.operator).selector(COMPONENT)),
-        "endpoints": [f"{names.host(resource, place.name)}:{PORT}" for place in seen.places if serves(seen, place)],
+        "endpoints": [
+            f"{names.host(resource, instance.name)}:{PORT}" for instance in seen.instances if serves(seen, instance)
+        ],
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def instance(resource: RedisCluster, seen: Assessment, place: Instance, now: datetime) -> Obj:
+def node_condition(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
     """The entry of one node: as the seed has it, and on which disk it is."""
-    before, known = _entry(resource, place), seen.node_to_record(place)
-    reason, message = _doing(seen, place)
+    before, known = _entry(resource, instance), seen.node_to_record(instance)
+    reason, message = _doing(seen, instance)
     entry: dict[str, Any] = {
-        "name": place.name,
-        "instance": f"{place.pod.address}:{PORT}" if place.pod and place.pod.address else None,
+        "name": instance.name,
+        "instance": f"{instance.pod.address}:{PORT}" if instance.pod and instance.pod.address else None,
         "nodeId": known[0] if known else None,
-        "domainName": names.domain_name(resource, place.name),
-        "hostname": place.host or None,
-        "hostIP": ((place.pod_obj or {}).get("status") or {}).get("hostIP"),
-        "status": str(serves(seen, place)),
+        "domainName": names.domain_name(resource, instance.name),
+        "hostname": instance.host or None,
+        "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
+        "status": str(serves(seen, instance)),
         "reason": str(reason),
         "message": message,
         "disk": known[1] if known else None,
-        "version": f"{place.said.engine} {place.said.version}" if place.said else before.get("version"),
+        "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
         **_role(seen, before, known[0] if known else ""),
     }
     same = all(before.get(field) == entry[field] for field in ("type", "status"))
@@ -88,9 +92,9 @@ def _role(seen: Assessment, before: Obj, node_id: str) -> Obj:
         role = {"type": "master", "masterNodeId": node_id, "slots": None, "copyOf": None}
     if (node := seen.view.nodes.get(node_id)) is not None:
         role["type"] = "slave" if node.is_replica else "master"
-        role["masterNodeId"] = node.master or node.id
+        role["masterNodeId"] = node.primary or node.id
         role["slots"] = str(seen.view.slots_of(node.id)) or None
-        role["copyOf"] = node.master if node.synced else role["copyOf"]
+        role["copyOf"] = node.primary if node.synced else role["copyOf"]
     return role
 
 
@@ -99,37 +103,37 @@ def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
     forgot them brings them back, and they are not to be taken for somebody else's.
     """
     former = dict(resource.former_nodes)
-    for place in seen.places:
-        known = seen.node_to_record(place)
-        if place.recorded and (known is None or known[0] != place.recorded.node_id):
-            former[place.recorded.node_id] = place.name
+    for instance in seen.instances:
+        known = seen.node_to_record(instance)
+        if instance.recorded and (known is None or known[0] != instance.recorded.node_id):
+            former[instance.recorded.node_id] = instance.name
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
 
 
-def _entry(resource: RedisCluster, place: Instance) -> Obj:
+def _entry(resource: RedisCluster, instance: Instance) -> Obj:
     """What was last told of a place; empty if nothing was."""
     told = resource.reported.get("conditions") or ()
-    return next((entry for entry in told if entry.get("name") == place.name), {})
+    return next((entry for entry in told if entry.get("name") == instance.name), {})
 
 
-def _is_told(seen: Assessment, place: Instance) -> bool:
-    return place.pod is not None or seen.node_to_record(place) is not None
+def _is_reported(seen: Assessment, instance: Instance) -> bool:
+    return instance.pod is not None or seen.node_to_record(instance) is not None
 
 
-def _doing(seen: Assessment, place: Instance) -> tuple[str, str]:
+def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     """What a node is doing, and for people, why it does not serve."""
-    if serves(seen, place):
+    if serves(seen, instance):
         return SERVING, ""
-    if place.pod is None or place.pod.trouble:
-        why = place.pod.trouble if place.pod else "There is no pod."
-        return (why.partition(":")[0] if place.pod else "NoPod"), why
-    if place.said is None:
-        return (NOT_ANSWERING, place.error) if place.ready and place.error else (STARTING, "")
-    if place.said.loading:
+    if instance.pod is None or instance.pod.trouble:
+        why = instance.pod.trouble if instance.pod else "There is no pod."
+        return (why.partition(":")[0] if instance.pod else "NoPod"), why
+    if instance.report is None:
+        return (NOT_ANSWERING, instance.error) if instance.ready and instance.error else (STARTING, "")
+    if instance.report.loading:
         return STARTING, "It reads its data."
-    node = seen.view.nodes[place.id]
+    node = seen.view.nodes[instance.id]
     if node.is_replica:
-        return SYNCING, f"It gets what {seen.name_of(node.master)} has."
+        return SYNCING, f"It gets what {seen.name_of(node.primary)} has."
     return JOINING, "It owns no slots."
 
 
@@ -140,11 +144,11 @@ def _shards(resource: RedisCluster, seen: Assessment) -> list[Obj]:
     view = seen.view
     shards = [
         {
-            "master": seen.name_of(master.id),
-            "slots": str(view.slots_of(master.id)),
-            "replicas": sorted((seen.name_of(replica.id) for replica in view.replicas_of(master.id)), key=_natural),
+            "master": seen.name_of(primary.id),
+            "slots": str(view.slots_of(primary.id)),
+            "replicas": sorted((seen.name_of(replica.id) for replica in view.replicas_of(primary.id)), key=_natural),
         }
-        for master in view.masters
+        for primary in view.primaries
     ]
     return sorted(shards, key=lambda shard: _natural(str(shard["master"])))
 

@@ -52,7 +52,7 @@ def review(new: Obj, old: Obj | None) -> Review:
 def _wrong_affinity(resource: RedisCluster) -> list[str]:
     spec = resource.spec
     given = {"spec.affinity": spec.affinity, "spec.pod[0].affinity": spec.template.affinity}
-    return [f"{at}: {said}" for at, affinity in given.items() if (said := wrong_affinity(affinity))]
+    return [f"{at}: {errors}" for at, affinity in given.items() if (errors := wrong_affinity(affinity))]
 
 
 def _wrong_memory(resource: RedisCluster) -> list[str]:
@@ -88,24 +88,24 @@ def _mismatch(resource: RedisCluster) -> list[str]:
 
 def _refused_change(resource: RedisCluster, before: RedisCluster) -> list[str]:
     """What a change must not do, judged by what the status last told; the reconcile asks the nodes."""
-    said = []
+    errors = []
     if resource.engine != before.engine:
         running = [node.engine for node in before.recorded_nodes if node.engine is not None]
         if refusal := upgrade_refusal(running, resource.engine):
             field = "version" if resource.spec.version != before.spec.version else "repository"
-            said.append(f"spec.{field}: {refusal}")
-    return [*said, *_refused_assignment(resource, before)]
+            errors.append(f"spec.{field}: {refusal}")
+    return [*errors, *_refused_assignment(resource, before)]
 
 
 def _refused_assignment(resource: RedisCluster, before: RedisCluster) -> list[str]:
     """Slots for masters that this change adds, which the nodes named do not have to give."""
     strategy = resource.spec.update_strategy
-    changed = (resource.masters, strategy) != (before.masters, before.spec.update_strategy)
+    changed = (resource.primaries, strategy) != (before.primaries, before.spec.update_strategy)
     if not (before.formed and changed and strategy.type == "AssignReceive"):
         return []
     owners = {node.node_id: node.slots for node in before.recorded_nodes if node.slots}
     served = owners.keys() | {move.target for move in before.recorded_assigned}
-    joining = [f"new master {number + 1}" for number in range(resource.masters - len(served))]
+    joining = [f"new master {number + 1}" for number in range(resource.primaries - len(served))]
     if not joining:
         return []
     try:

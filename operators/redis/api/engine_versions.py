@@ -191,8 +191,8 @@ def upgrade_refusal(running: Iterable[Engine], target: Engine) -> str:
         A sentence that says why, and what to do instead.
     """
     for engine in sorted(set(running), key=lambda engine: (format_of(engine), engine), reverse=True):
-        if said := _refused_step(engine, target):
-            return said
+        if report := _refused_step(engine, target):
+            return report
     return ""
 
 

@@ -80,9 +80,9 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         return self.spec.target
 
     @property
-    def masters(self) -> int:
+    def primaries(self) -> int:
         """How many masters are wanted."""
-        return self.spec.masters
+        return self.spec.primaries
 
     def image_reference(self, repository: str) -> str:
         """The nodes' image, from a repository where the spec names none."""

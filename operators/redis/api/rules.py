@@ -111,7 +111,7 @@ TLS_RULES = (
 _POD_CEL = "has(self.pod) && size(self.pod) > 0"
 _MIDDLEWARE_CEL = f"{_POD_CEL} && has(self.pod[0].middlewareImage)"
 _IMAGE_CEL = f"({_MIDDLEWARE_CEL} ? self.pod[0].middlewareImage : has(self.repository) ? self.repository : '')"
-_TOLD_CEL = f"(has(self.version) ? self.version : {_IMAGE_CEL})"
+_VERSION_TEXT_CEL = f"(has(self.version) ? self.version : {_IMAGE_CEL})"
 _ENGINE_CEL = (
     f"(has(self.engine) ? self.engine : {_IMAGE_CEL}.matches({json.dumps(NAMES_VALKEY)}) ? 'valkey' : 'redis')"
 )
@@ -175,7 +175,7 @@ CLUSTER_RULES = (
     Rule(
         f"has(self.version) || !({_MIDDLEWARE_CEL}) || {_IMAGE_CEL}.matches({json.dumps(TAGGED)}) || "
         f"{_IMAGE_CEL}.matches({json.dumps(NAME_FORM)})",
-        lambda spec: spec.version is not None or not spec.template.middleware_image or _tells(spec.image_name),
+        lambda spec: spec.version is not None or not spec.template.middleware_image or _names_version(spec.image_name),
         "is missing, and pod[0].middlewareImage does not tell it by its tag; give it, such as 8.0.2.",
         at="version",
     ),
@@ -258,7 +258,7 @@ CLUSTER_RULES = (
 )
 
 
-def _tells(image: str) -> bool:
+def _names_version(image: str) -> bool:
     """Whether an image tells its version by its tag, or has no tag: then the version is one."""
     return re.fullmatch(TAGGED, image) is not None or re.fullmatch(NAME_FORM, image) is not None
 
@@ -269,14 +269,14 @@ def _at_root(cel: str) -> str:
 
 TOO_OLD_RULES = tuple(
     Rule(
-        _at_root(f"{_ENGINE_CEL} != '{name}' || !{_TOLD_CEL}.matches({json.dumps(pattern)})"),
+        _at_root(f"{_ENGINE_CEL} != '{name}' || !{_VERSION_TEXT_CEL}.matches({json.dumps(pattern)})"),
         lambda resource, name=name, pattern=pattern: (
-            resource.spec.engine_name != name or re.match(pattern, resource.spec.told) is None
+            resource.spec.engine_name != name or re.match(pattern, resource.spec.version_text) is None
         ),
         f"{name} {{}} is older than the operator works with, which rests on users with two passwords, TLS among nodes "
         f"and failover without a lost write. {ADVICE}",
         at="spec.version",
-        value=(_at_root(_TOLD_CEL), lambda resource: resource.spec.told),
+        value=(_at_root(_VERSION_TEXT_CEL), lambda resource: resource.spec.version_text),
     )
     for name, pattern in TOO_OLD.items()
 )

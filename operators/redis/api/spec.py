@@ -171,7 +171,7 @@ class RedisClusterSpec(PodSettings):
         return PodSettings.model_construct(**given | {"affinity": mended(given["affinity"])})
 
     @property
-    def masters(self) -> int:
+    def primaries(self) -> int:
         """How many masters so many pods make; what is left over are further replicas."""
         return self.replicas // (1 + self.replicas_per_master)
 
@@ -194,7 +194,7 @@ class RedisClusterSpec(PodSettings):
             return ""
 
     @property
-    def told(self) -> str:
+    def version_text(self) -> str:
         """What tells the version: itself, or the image."""
         return self.version if self.version is not None else self.image_name
 
@@ -205,12 +205,16 @@ class RedisClusterSpec(PodSettings):
         Raises:
             InvalidSpec: neither does.
         """
-        told = self.version if self.version is not None else self.tag
+        version_text = self.version if self.version is not None else self.tag
         try:
-            return Engine(self.engine_name, Version.parse(told))
+            return Engine(self.engine_name, Version.parse(version_text))
         except ValueError as error:
-            said = str(error) if told else "is missing, and pod[0].middlewareImage does not tell it by its tag"
-            raise InvalidSpec(f"spec.version: {said}; give it, such as {DEFAULT_VERSIONS[self.engine_name]}.") from None
+            problem = (
+                str(error) if version_text else "is missing, and pod[0].middlewareImage does not tell it by its tag"
+            )
+            raise InvalidSpec(
+                f"spec.version: {problem}; give it, such as {DEFAULT_VERSIONS[self.engine_name]}."
+            ) from None
 
     def image_reference(self, repository: str) -> str:
         """The image to run, from a repository where the spec names none."""

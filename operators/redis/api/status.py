@@ -167,7 +167,7 @@ class RecordedNode:
     name: str
     node_id: str = ""
     disk: str = ""
-    master: str = ""
+    primary: str = ""
     type: str = "master"
     slots: Slots = field(default_factory=Slots)
     engine: Engine | None = None
@@ -199,7 +199,7 @@ def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
             name=entry["name"],
             node_id=entry.get("nodeId") or "",
             disk=entry.get("disk") or "",
-            master=(entry.get("masterNodeId") or "") if entry["type"] == "slave" else "",
+            primary=(entry.get("masterNodeId") or "") if entry["type"] == "slave" else "",
             type=entry["type"],
             slots=Slots.parse(entry.get("slots") or ""),
             copy_of=entry.get("copyOf") or "",

@@ -41,10 +41,10 @@ class NodeCall(RedisCall):
     id: str
 
     async def carry_out(self, connect: Connect, /) -> None:
-        async with known(connect, self.access, self.at, self.id) as (server, said):
-            await self.tell(server, said)
+        async with known(connect, self.access, self.at, self.id) as (server, report):
+            await self.tell(server, report)
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
         """Do it, unless it is done.
 
         Args:
@@ -64,8 +64,8 @@ async def each(
 
     async def one(endpoint: Endpoint) -> RedisError | None:
         try:
-            async with known(connect, access, endpoint, endpoint.id) as (server, said):
-                await do(server, said)
+            async with known(connect, access, endpoint, endpoint.id) as (server, report):
+                await do(server, report)
         except RedisError as error:
             return error
         return None
@@ -86,9 +86,11 @@ async def known(
     """
     server = connect(endpoint, access)
     try:
-        said = await inspect_node(server)
-        if node_id and said.id != node_id:
-            raise Unreachable(f"{endpoint.name} is not at {endpoint.address}: {said.id} answers there, not {node_id}.")
-        yield server, said
+        report = await inspect_node(server)
+        if node_id and report.id != node_id:
+            raise Unreachable(
+                f"{endpoint.name} is not at {endpoint.address}: {report.id} answers there, not {node_id}."
+            )
+        yield server, report
     finally:
         await server.aclose()

@@ -26,9 +26,9 @@ class SetEpoch(NodeCall):
 
     epoch: int
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
-        if said.me.epoch == 0 and len(said.nodes) == 1:  # later, no server takes it
-            await server.ask("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.epoch == 0 and len(report.nodes) == 1:  # later, no server takes it
+            await server.execute("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)
 
     def __str__(self) -> str:
         return f"give {self.at.name} epoch {self.epoch}"
@@ -54,10 +54,10 @@ class Meet(RedisCall):
         async with known(connect, self.access, self.at, self.id):
             pass
 
-        async def tell(server: Server, said: NodeReport) -> None:
-            found, where = said.node(self.id), (self.at.address, self.at.port)
+        async def tell(server: Server, report: NodeReport) -> None:
+            found, where = report.node(self.id), (self.at.address, self.at.port)
             if found is None or (found.address, found.port) != where or not found.linked:
-                await server.ask("CLUSTER", "MEET", *where)
+                await server.execute("CLUSTER", "MEET", *where)
 
         await each(connect, self.access, self.via, tell)
 
@@ -76,16 +76,16 @@ class AddSlots(NodeCall):
     slots: Slots
     outbid: bool = False
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
-        owned = {node.id: node.slots & self.slots for node in said.nodes if not node.is_me}
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
+        owned = {node.id: node.slots & self.slots for node in report.nodes if not node.is_me}
         if taken := next((node_id for node_id, slots in owned.items() if slots), None):
             raise Refused(f"{self.at.name} says that {taken} owns slots {owned[taken]}: {self} must be judged anew.")
-        if said.me.master:
-            raise Refused(f"{self.at.name} replicates {said.me.master}: {self} must be judged anew.")
-        if lacking := self.slots - said.me.slots:
-            await server.ask("CLUSTER", "ADDSLOTS", *lacking)
-        if said.me.epoch == 0 or (self.outbid and said.me.epoch < said.epoch):
-            await server.ask("CLUSTER", "BUMPEPOCH")
+        if report.me.primary:
+            raise Refused(f"{self.at.name} replicates {report.me.primary}: {self} must be judged anew.")
+        if lacking := self.slots - report.me.slots:
+            await server.execute("CLUSTER", "ADDSLOTS", *lacking)
+        if report.me.epoch == 0 or (self.outbid and report.me.epoch < report.epoch):
+            await server.execute("CLUSTER", "BUMPEPOCH")
 
     def __str__(self) -> str:
         return f"let {self.at.name} own slots {self.slots}"
@@ -99,19 +99,19 @@ class Replicate(NodeCall):
         master: id of the master.
     """
 
-    master: str
+    primary: str
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
-        if said.me.master == self.master:
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.primary == self.primary:
             return
-        if said.me.slots:
-            raise Refused(f"{self.at.name} owns slots {said.me.slots}: it must not become a replica.")
-        if said.me.is_master and said.keys:
-            raise Refused(f"{self.at.name} holds {said.keys} keys of its own: it must not become a replica.")
-        await server.ask("CLUSTER", "REPLICATE", self.master)
+        if report.me.slots:
+            raise Refused(f"{self.at.name} owns slots {report.me.slots}: it must not become a replica.")
+        if report.me.is_primary and report.keys:
+            raise Refused(f"{self.at.name} holds {report.keys} keys of its own: it must not become a replica.")
+        await server.execute("CLUSTER", "REPLICATE", self.primary)
 
     def __str__(self) -> str:
-        return f"let {self.at.name} replicate {self.master}"
+        return f"let {self.at.name} replicate {self.primary}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,12 @@ class FailOver(NodeCall):
 
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
-        if said.me.is_master:
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
+        if report.me.is_primary:
             return
-        if not self.mode and not said.link_up:
+        if not self.mode and not report.link_up:
             raise Refused(f"{self.at.name} does not follow its master at this time: {self} would lose writes.")
-        await server.ask("CLUSTER", "FAILOVER", *([self.mode] if self.mode else []))
+        await server.execute("CLUSTER", "FAILOVER", *([self.mode] if self.mode else []))
 
     def __str__(self) -> str:
         return f"let {self.at.name} take its master's place{f' ({self.mode})' if self.mode else ''}"
@@ -151,9 +151,9 @@ class Forget(RedisCall):
     at: tuple[Endpoint, ...]
 
     async def carry_out(self, connect: Connect, /) -> None:
-        async def tell(server: Server, said: NodeReport) -> None:
-            if said.node(self.id) is not None:
-                await server.ask("CLUSTER", "FORGET", self.id)
+        async def tell(server: Server, report: NodeReport) -> None:
+            if report.node(self.id) is not None:
+                await server.execute("CLUSTER", "FORGET", self.id)
 
         await each(connect, self.access, self.at, tell)
 
@@ -173,8 +173,8 @@ class Configure(NodeCall):
 
     async def tell(self, server: Server, _: NodeReport, /) -> None:
         for name, value in self.settings.items():
-            if (await server.ask("CONFIG", "GET", name))[1:] != [value]:
-                await server.ask("CONFIG", "SET", name, value)
+            if (await server.execute("CONFIG", "GET", name))[1:] != [value]:
+                await server.execute("CONFIG", "SET", name, value)
 
     def __str__(self) -> str:
         return f"set {', '.join(self.settings)} of {self.at.name}"
@@ -190,11 +190,11 @@ class SetPasswords(NodeCall):
 
     digests: tuple[str, ...] = field(repr=False)
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
-        if said.takes == self.digests:
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
+        if report.takes == self.digests:
             return
-        wanted = [f"#{digest}" for digest in self.digests] or ["nopass"]
-        await server.ask("ACL", "SETUSER", "default", "resetpass", *wanted)
+        desired = [f"#{digest}" for digest in self.digests] or ["nopass"]
+        await server.execute("ACL", "SETUSER", "default", "resetpass", *desired)
 
     def __str__(self) -> str:
         return f"say which passwords are good at {self.at.name}"
@@ -204,12 +204,12 @@ class SetPasswords(NodeCall):
 class ResetSoft(NodeCall):
     """Let a node that holds nothing leave its cluster."""
 
-    async def tell(self, server: Server, said: NodeReport, /) -> None:
-        if len(said.nodes) == 1 and said.me.is_master:
+    async def tell(self, server: Server, report: NodeReport, /) -> None:
+        if len(report.nodes) == 1 and report.me.is_primary:
             return
-        if said.me.slots or said.keys:
-            raise Refused(f"{self.at.name} holds {said.keys} keys and slots {said.me.slots}: it must not be reset.")
-        await server.ask("CLUSTER", "RESET", "SOFT")
+        if report.me.slots or report.keys:
+            raise Refused(f"{self.at.name} holds {report.keys} keys and slots {report.me.slots}: it must not be reset.")
+        await server.execute("CLUSTER", "RESET", "SOFT")
 
     def __str__(self) -> str:
         return f"let {self.at.name} leave its cluster"

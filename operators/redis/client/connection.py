@@ -64,7 +64,7 @@ class ServerConnection:
         self._wire: _Wire | None = None
         self._turn = asyncio.Lock()
 
-    async def ask(self, *command: str | int | bytes) -> Any:
+    async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
         if isinstance(answer, Refused):
             raise answer

@@ -44,7 +44,7 @@ class Node:
     address: str = ""
     port: int = 0
     flags: frozenset[str] = frozenset()
-    master: str = ""
+    primary: str = ""
     epoch: int = 0
     linked: bool = True
     slots: Slots = field(default_factory=Slots)
@@ -58,7 +58,7 @@ class Node:
         return "myself" in self.flags
 
     @property
-    def is_master(self) -> bool:
+    def is_primary(self) -> bool:
         return "master" in self.flags
 
     @property
@@ -230,8 +230,8 @@ def _passwords(user: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _node(words: list[str]) -> Node:
-    node_id, place, flags, master, _, _, epoch, link, *rest = words
-    address, port, host = _place(place)
+    node_id, instance, flags, primary, _, _, epoch, link, *rest = words
+    address, port, host = _place(instance)
     opened = [_OPEN.fullmatch(word) for word in rest]
     arrows = [(int(found[1]), found[2], found[3]) for found in opened if found]
     return Node(
@@ -239,7 +239,7 @@ def _node(words: list[str]) -> Node:
         address=address,
         port=port,
         flags=frozenset(flags.split(",")) - {"noflags"},
-        master="" if master == "-" else master,
+        primary="" if primary == "-" else primary,
         epoch=int(epoch),
         linked=link == "connected",
         slots=Slots.parse(" ".join(word for word in rest if not word.startswith("["))),

@@ -56,7 +56,7 @@ Command = tuple[str | int | bytes, ...]
 class Server(Protocol):
     """A connection to one node."""
 
-    async def ask(self, *command: str | int | bytes) -> Any:
+    async def execute(self, *command: str | int | bytes) -> Any:
         """The answer to one command: texts as str (CLUSTER, INFO and the like), keys and values as bytes.
 
         Raises:

@@ -41,10 +41,10 @@ async def patience(ends: Iterable[End], target: End, size: int) -> AsyncIterator
     before: list[tuple[End, Mapping[str, int]]] = []
     try:
         for end in ends:
-            wanted = {PATIENT: int(seconds * 2000)} | (dict.fromkeys(TAKING, size * 2) if end is target else {})
-            held = await _settings(end, wanted)
+            desired = {PATIENT: int(seconds * 2000)} | (dict.fromkeys(TAKING, size * 2) if end is target else {})
+            held = await _settings(end, desired)
             before.append((end, held))
-            await _set(end, {name: value for name, value in wanted.items() if held.get(name, value) < value})
+            await _set(end, {name: value for name, value in desired.items() if held.get(name, value) < value})
         yield seconds
     finally:
         await asyncio.gather(*(_set(end, held) for end, held in before))
@@ -53,13 +53,13 @@ async def patience(ends: Iterable[End], target: End, size: int) -> AsyncIterator
 async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in names:
-        answer = await end.server.ask("CONFIG", "GET", name)
+        answer = await end.server.execute("CONFIG", "GET", name)
         found |= {name: int(value) for name, value in mapping(answer).items()}
     return found
 
 
-async def _set(end: End, wanted: Mapping[str, int]) -> None:
-    commands: list[Command] = [("CONFIG", "SET", name, value) for name, value in wanted.items()]
+async def _set(end: End, desired: Mapping[str, int]) -> None:
+    commands: list[Command] = [("CONFIG", "SET", name, value) for name, value in desired.items()]
     for answer in await end.server.pipe(commands):
         if isinstance(answer, Refused):
             raise answer

@@ -50,19 +50,21 @@ async def move(
     async with AsyncExitStack() as stack:
         ids = [node_id for each in moves for node_id in (each.source, each.target)]
         ends = await stack.enter_async_context(Ends.opened(connect, access, endpoints, ids))
-        ways = [
+        paths = [
             MigrationPath(ends.of[each.source], ends.of[each.target], each.slots)
             for each in moves
             if each.source in ends.of and each.target in ends.of
         ]
-        by_keys = [way for way in ways if _kind(way) == "keys"]
-        by_jobs = [way for way in ways if _kind(way) != "keys"]
-        masters = dict(ends.of)
-        if any(way.source.said.memory > big_keys.BIG_KEY_BYTES for way in by_keys):
-            beside = [node_id for node_id in _masters(ends.of.values()) if node_id in endpoints.keys() - masters.keys()]
-            masters |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
+        by_keys = [path for path in paths if _kind(path) == "keys"]
+        by_jobs = [path for path in paths if _kind(path) != "keys"]
+        primaries = dict(ends.of)
+        if any(path.source.report.memory > big_keys.BIG_KEY_BYTES for path in by_keys):
+            beside = [
+                node_id for node_id in _masters(ends.of.values()) if node_id in endpoints.keys() - primaries.keys()
+            ]
+            primaries |= (await stack.enter_async_context(Ends.opened(connect, access, endpoints, beside))).of
         work = [
-            *(_by_keys(some, masters, until, keys) for some in _by_source(by_keys)),
+            *(_by_keys(some, primaries, until, keys) for some in _by_source(by_keys)),
             _by_jobs(by_jobs, until),
         ]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
@@ -71,73 +73,73 @@ async def move(
         raise min(failures, key=_weight)
 
 
-async def _by_keys(ways: Sequence[MigrationPath], masters: Mapping[str, End], until: float, keys: int) -> None:
+async def _by_keys(paths: Sequence[MigrationPath], primaries: Mapping[str, End], until: float, keys: int) -> None:
     """What one source gives away, key by key."""
-    source = ways[0].source
+    source = paths[0].source
     patience = await _node_timeout(source) / 2
     throttle = Throttle(keys)
     failures: list[RedisError] = []
     async with LatencyProbe.of(source.pulse) as pulse:
-        for way in ways:
-            others = [end for node_id, end in masters.items() if node_id not in (source.id, way.target.id)]
+        for path in paths:
+            others = [end for node_id, end in primaries.items() if node_id not in (source.id, path.target.id)]
             try:
-                await functions.give(source, way.target)
-                path = key_by_key.KeyByKeyPath(source, way.target, others, throttle, pulse, until, patience)
-                await path.move(way.slots)
+                await functions.give(source, path.target)
+                keys_path = key_by_key.KeyByKeyPath(source, path.target, others, throttle, pulse, until, patience)
+                await keys_path.move(path.slots)
             except RedisError as error:
                 failures.append(error)
     if failures:
         raise min(failures, key=_weight)
 
 
-async def _by_jobs(ways: Sequence[MigrationPath], until: float) -> None:
+async def _by_jobs(paths: Sequence[MigrationPath], until: float) -> None:
     """What servers move by themselves: disjoint pairs at once, and nobody in two.
 
     A node takes part in one task of Redis, and refuses the next; and one that takes from several at once answers its
     clients the later for it.
     """
-    for pairs in rounds(ways, lambda way: {way.source.id, way.target.id}):
-        found = await asyncio.gather(*(_by_job(way, ways, until) for way in pairs), return_exceptions=True)
+    for pairs in rounds(paths, lambda path: {path.source.id, path.target.id}):
+        found = await asyncio.gather(*(_by_job(path, paths, until) for path in pairs), return_exceptions=True)
         if failures := [*filter(None, found)]:
             raise min(failures, key=_weight)
         if asyncio.get_running_loop().time() >= until:
             return  # what still runs goes on
 
 
-async def _by_job(way: MigrationPath, ways: Sequence[MigrationPath], until: float) -> None:
-    await functions.give(way.source, way.target)
-    mover = ValkeyMigrateSlots(way.source) if _kind(way) == "export" else RedisImport(way.target)
-    await server_side.move(mover, way, ways, until)
+async def _by_job(path: MigrationPath, paths: Sequence[MigrationPath], until: float) -> None:
+    await functions.give(path.source, path.target)
+    mover = ValkeyMigrateSlots(path.source) if _kind(path) == "export" else RedisImport(path.target)
+    await server_side.move(mover, path, paths, until)
 
 
 async def _node_timeout(end: End) -> float:
     """Seconds after which others take a node for dead."""
     try:
-        found = await end.server.ask("CONFIG", "GET", big_keys.PATIENT)
+        found = await end.server.execute("CONFIG", "GET", big_keys.PATIENT)
     except Refused:
         return _NODE_TIMEOUT_SECONDS
     return int(found[1]) / 1000 if found else _NODE_TIMEOUT_SECONDS
 
 
-def _kind(way: MigrationPath) -> str:
+def _kind(path: MigrationPath) -> str:
     """How slots go this way: as servers do it by themselves, if both can and none of these was begun otherwise."""
-    begun = {*way.source.said.me.migrating, *way.source.said.me.importing}
-    begun |= {*way.target.said.me.migrating, *way.target.said.me.importing}
-    kinds = {way.source.features.migration, way.target.features.migration}
+    begun = {*path.source.report.me.migrating, *path.source.report.me.importing}
+    begun |= {*path.target.report.me.migrating, *path.target.report.me.importing}
+    kinds = {path.source.features.migration, path.target.features.migration}
     return "keys" if begun or len(kinds) > 1 else kinds.pop()
 
 
-def _by_source(ways: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
+def _by_source(paths: Iterable[MigrationPath]) -> Iterable[list[MigrationPath]]:
     """The ways of a source together."""
     found: dict[str, list[MigrationPath]] = {}
-    for way in ways:
-        found.setdefault(way.source.id, []).append(way)
+    for path in paths:
+        found.setdefault(path.source.id, []).append(path)
     return found.values()
 
 
 def _masters(ends: Iterable[End]) -> list[str]:
     """Ids of all masters that an end knows of, and that have not failed."""
-    return sorted({node.id for end in ends for node in end.said.nodes if node.is_master and not node.failing})
+    return sorted({node.id for end in ends for node in end.report.nodes if node.is_primary and not node.failing})
 
 
 def _weight(failure: BaseException) -> int:

@@ -12,11 +12,11 @@ async def give(source: End, target: End) -> None:
     Raises:
         RedisError: one of them does not answer, or the target refuses them.
     """
-    if target.said.me.slots:
+    if target.report.me.slots:
         return
     try:
-        wanted = await source.server.ask("FUNCTION", "LIST", "WITHCODE")
+        desired = await source.server.execute("FUNCTION", "LIST", "WITHCODE")
     except Refused:  # before Redis 7.0 there are none
         return
-    if wanted and await target.server.ask("FUNCTION", "LIST", "WITHCODE") != wanted:
-        await target.server.ask("FUNCTION", "RESTORE", await source.server.ask("FUNCTION", "DUMP"), "REPLACE")
+    if desired and await target.server.execute("FUNCTION", "LIST", "WITHCODE") != desired:
+        await target.server.execute("FUNCTION", "RESTORE", await source.server.execute("FUNCTION", "DUMP"), "REPLACE")

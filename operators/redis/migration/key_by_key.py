@@ -37,7 +37,7 @@ from operators.redis.client.server import Command
 from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
 from operators.redis.migration import big_keys
 from operators.redis.migration.latency_probe import LatencyProbe
-from operators.redis.migration.memory_check import require_room
+from operators.redis.migration.memory_check import require_memory
 from operators.redis.migration.participants import End
 from operators.redis.migration.slot_closing import close
 from operators.redis.migration.throttle import Throttle
@@ -89,8 +89,8 @@ class KeyByKeyPath:
             RedisError: an end does not answer.
         """
         # The target's own have arrived: who was to tell the source stopped, and it hears of it as all others do.
-        slots = (slots & self.source.said.me.slots) - self.target.said.me.slots
-        begun = slots & Slots.of(*self.source.said.me.migrating, *self.target.said.me.importing)
+        slots = (slots & self.source.report.me.slots) - self.target.report.me.slots
+        begun = slots & Slots.of(*self.source.report.me.migrating, *self.target.report.me.importing)
         rest = iter([*begun, *await self._free(slots - begun)])
         while not self._late and not self.halted and (batch := list(islice(rest, MAX_OPEN_SLOTS))):
             await self._go(batch)
@@ -117,11 +117,11 @@ class KeyByKeyPath:
     async def _go(self, slots: list[int]) -> None:
         """Open slots, empty them at the source, and hand over those that are empty."""
         try:
-            await require_room(self.source, self.target, len(slots))
+            await require_memory(self.source, self.target, len(slots))
         except TargetFull as error:
             self.stuck[slots[0]], self.halted = error, True
             return
-        self.states |= {slot: slot_state(slot, self.source.said, self.target.said) for slot in slots}
+        self.states |= {slot: slot_state(slot, self.source.report, self.target.report) for slot in slots}
         opened = await self._open([slot for slot in slots if self._continues(slot)])
         empty = await self._empty(opened)
         self._advance(empty, SlotEvent.MOVE_LAST_KEY)
@@ -134,8 +134,8 @@ class KeyByKeyPath:
 
         A target that has failed is waited for: it may have keys of the slot that nobody else has.
         """
-        to = self.source.said.me.migrating.get(slot, self.target.id)
-        of = self.target.said.me.importing.get(slot, self.source.id)
+        to = self.source.report.me.migrating.get(slot, self.target.id)
+        of = self.target.report.me.importing.get(slot, self.source.id)
         if to != self.target.id and not self.target.replaces(to):
             self._give_up(slot, f"Slot {slot} of {self.source.name} is on its way to {to}: it must arrive there first.")
         elif of != self.source.id and not self.source.inherits(of):
@@ -144,7 +144,7 @@ class KeyByKeyPath:
 
     async def _open(self, slots: list[int]) -> dict[int, list[bytes]]:
         """Slots that are open at both ends now, each with the first of its keys."""
-        of = self.target.said.me.importing
+        of = self.target.report.me.importing
         taking = [slot for slot in slots if of.get(slot) != self.source.id]
         # Who imports a slot believes nobody's word of who owns it: while that is a dead one, it takes the cluster to be
         # down.
@@ -155,7 +155,7 @@ class KeyByKeyPath:
         for slot, answer in zip(taking, await self.target.server.pipe(commands), strict=True):
             self._heed(slot, answer)
         slots = [slot for slot in slots if slot not in self.stuck]
-        giving = [slot for slot in slots if self.source.said.me.migrating.get(slot) != self.target.id]
+        giving = [slot for slot in slots if self.source.report.me.migrating.get(slot) != self.target.id]
         self._advance(giving, SlotEvent.MIGRATE)
         commands = [(*_SETSLOT, slot, "MIGRATING", self.target.id) for slot in giving]
         replies = await self.source.server.pipe(commands + [self._list_command(slot) for slot in slots])
@@ -169,24 +169,24 @@ class KeyByKeyPath:
         empty = [slot for slot, some in keys.items() if not some]
         rest = {slot: some for slot, some in keys.items() if some}
         replace: set[int] = set()
-        vain: Counter[int] = Counter()
+        failures: Counter[int] = Counter()
         while rest and not self._late and not self.halted:
             now = dict(islice(rest.items(), self.throttle.slots))
-            if self.source.said.memory > big_keys.BIG_KEY_BYTES:
+            if self.source.report.memory > big_keys.BIG_KEY_BYTES:
                 await self._carry(now)
             if self.halted:
                 break
-            for slot, said, left in await self._migrate(now, replace):
-                vain[slot] = vain[slot] + 1 if _sure(left) == rest[slot] else 0
+            for slot, report, left in await self._migrate(now, replace):
+                failures[slot] = failures[slot] + 1 if _sure(left) == rest[slot] else 0
                 rest[slot] = left
                 if not left:
                     empty.append(slot)
-                elif isinstance(said, Refused) and "BUSYKEY" in str(said):
+                elif isinstance(report, Refused) and "BUSYKEY" in str(report):
                     replace.add(slot)
-                elif isinstance(said, Refused):
-                    self._judge(slot, said, vain[slot])
-                elif vain[slot] >= MAX_TRIES:
-                    self._give_up(slot, f"Keys of slot {slot} stay at {self.source.name}, though it says {said}.")
+                elif isinstance(report, Refused):
+                    self._judge(slot, report, failures[slot])
+                elif failures[slot] >= MAX_TRIES:
+                    self._give_up(slot, f"Keys of slot {slot} stay at {self.source.name}, though it says {report}.")
             rest = {slot: some for slot, some in rest.items() if some and slot not in self.stuck}
         return empty
 
@@ -207,32 +207,34 @@ class KeyByKeyPath:
         found = await big_keys.sizes(self.source, list(slot_of))
         for key, size in found.items():
             async with big_keys.patience((self.source, self.target, *self.others), self.target, size) as seconds:
-                said = await self._carried(key, seconds)
-            if isinstance(said, Refused):
-                self._judge(slot_of[key], said, MAX_TRIES)
+                report = await self._carried(key, seconds)
+            if isinstance(report, Refused):
+                self._judge(slot_of[key], report, MAX_TRIES)
                 return
 
     async def _carried(self, key: bytes, seconds: float) -> Any:
         for replace in (False, True):
             command = self._migrate_command([key], int(seconds * 1000), replace=replace)
-            (said,) = await self.source.server.pipe([command])
-            if not isinstance(said, Refused) or "BUSYKEY" not in str(said):
+            (report,) = await self.source.server.pipe([command])
+            if not isinstance(report, Refused) or "BUSYKEY" not in str(report):
                 break
-        return said
+        return report
 
-    def _judge(self, slot: int, said: Refused, vain: int) -> None:
+    def _judge(self, slot: int, report: Refused, failures: int) -> None:
         """What a MIGRATE was refused for."""
-        if said.code == "IOERR" and vain < MAX_TRIES:
+        if report.code == "IOERR" and failures < MAX_TRIES:
             self.throttle.alone()  # the target may just be slow: let each wait longer
             return
         self.halted = True
-        if any(word in str(said) for word in _LATER):
-            self.stuck[slot] = Loading(f"{self.target.name} takes no keys at this time: {said}.", said.code)
-        elif "OOM" in str(said):
+        if any(word in str(report) for word in _LATER):
+            self.stuck[slot] = Loading(f"{self.target.name} takes no keys at this time: {report}.", report.code)
+        elif "OOM" in str(report):
             message = f"{self.target.name} has no memory for slot {slot} (maxmemory). Give nodes more, or more masters."
             self.stuck[slot] = TargetFull(message, "OOM")
         else:
-            self._give_up(slot, f"Keys of slot {slot} do not go from {self.source.name} to {self.target.name}: {said}.")
+            self._give_up(
+                slot, f"Keys of slot {slot} do not go from {self.source.name} to {self.target.name}: {report}."
+            )
 
     async def _hand_over(self, slots: list[int]) -> None:
         """Let the target own slots of which the source has no key."""

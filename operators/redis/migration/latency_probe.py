@@ -46,6 +46,6 @@ class LatencyProbe:
             await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
             self._asked = time.monotonic()
             with suppress(RedisError):  # who moves the slots is told as well
-                await server.ask("PING")
+                await server.execute("PING")
             self._waits.append(time.monotonic() - self._asked)
             self._asked = None

@@ -7,7 +7,7 @@ from operators.redis.client.errors import TargetFull
 from operators.redis.migration.participants import End
 
 
-async def require_room(source: End, target: End, slots: int) -> None:
+async def require_memory(source: End, target: End, slots: int) -> None:
     """Look before slots are begun to move; one that makes room by itself is never full.
 
     Args:
@@ -16,11 +16,11 @@ async def require_room(source: End, target: End, slots: int) -> None:
     Raises:
         TargetFull: by what a slot takes on the average, they would not fit.
     """
-    most, said = target.said.max_memory, source.said
-    if not most or target.said.evicts:
+    most, report = target.report.max_memory, source.report
+    if not most or target.report.evicts:
         return
-    used = responses.parse_facts(await target.server.ask("INFO")).memory
-    needed = said.memory * slots // max(1, len(said.me.slots))
+    used = responses.parse_facts(await target.server.execute("INFO")).memory
+    needed = report.memory * slots // max(1, len(report.me.slots))
     if used + needed > most:
         raise TargetFull(
             f"{target.name} uses {used} of {most} bytes (maxmemory), and {slots} slots of {source.name} are estimated "

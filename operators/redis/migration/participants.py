@@ -22,7 +22,7 @@ class End:
         pulse: a second connection, on which it is asked how quickly it answers others.
     """
 
-    said: NodeReport
+    report: NodeReport
     endpoint: Endpoint
     server: Server
     pulse: Server
@@ -30,7 +30,7 @@ class End:
 
     @property
     def id(self) -> str:
-        return self.said.id
+        return self.report.id
 
     @property
     def name(self) -> str:
@@ -39,17 +39,17 @@ class End:
 
     @property
     def features(self) -> Features:
-        return features(Engine.parse(f"{self.said.engine} {self.said.version}"))
+        return features(Engine.parse(f"{self.report.engine} {self.report.version}"))
 
     def inherits(self, node_id: str) -> bool:
         """Whether slots of another are this one's now: that one replicates it, has failed, or is gone."""
-        other = self.said.node(node_id)
-        return other is None or other.master == self.id or (other.failing and not other.slots)
+        other = self.report.node(node_id)
+        return other is None or other.primary == self.id or (other.failing and not other.slots)
 
     def replaces(self, node_id: str) -> bool:
         """Whether keys that another was given are here: it replicates this one, or is gone."""
-        other = self.said.node(node_id)
-        return other is None or other.master == self.id
+        other = self.report.node(node_id)
+        return other is None or other.primary == self.id
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Ends:
     @classmethod
     @asynccontextmanager
     async def opened(
-        cls, connect: Connect, access: Access, endpoints: Mapping[str, Endpoint], wanted: Iterable[str]
+        cls, connect: Connect, access: Access, endpoints: Mapping[str, Endpoint], desired: Iterable[str]
     ) -> AsyncIterator[Ends]:
         """Connections until the context is left.
 
@@ -83,17 +83,17 @@ class Ends:
             server, pulse = connect(endpoint, access), connect(endpoint, access)
             servers.extend((server, pulse))
             try:
-                said = await inspect_node(server)
+                report = await inspect_node(server)
             except RedisError as error:
                 return error
-            if said.id != node_id:
-                return Unreachable(f"{endpoint.name} is not {node_id} any more: {said.id} answers at its address.")
-            if not said.me.is_master:
+            if report.id != node_id:
+                return Unreachable(f"{endpoint.name} is not {node_id} any more: {report.id} answers at its address.")
+            if not report.me.is_primary:
                 return Refused(f"{endpoint.name} ({node_id}) is no master any more: moves must be planned anew.")
-            return End(said, endpoint, server, pulse, access)
+            return End(report, endpoint, server, pulse, access)
 
         try:
-            ids = list(dict.fromkeys(wanted))
+            ids = list(dict.fromkeys(desired))
             found = dict(zip(ids, await asyncio.gather(*map(end, ids)), strict=True))
             yield cls(
                 {node_id: each for node_id, each in found.items() if isinstance(each, End)},

@@ -23,7 +23,7 @@ class RedisImport:
     end: End
 
     async def jobs(self) -> Sequence[Job]:
-        answer = await self.end.server.ask("CLUSTER", "MIGRATION", "STATUS", "ALL")
+        answer = await self.end.server.execute("CLUSTER", "MIGRATION", "STATUS", "ALL")
         return [
             Job(
                 each["id"],
@@ -39,9 +39,9 @@ class RedisImport:
             if each["operation"] == "import"
         ]
 
-    async def begin(self, way: MigrationPath) -> None:
-        ranges = [bound for run in way.slots.ranges for bound in (run[0], run[-1])]
-        await self.end.server.ask("CLUSTER", "MIGRATION", "IMPORT", *ranges)
+    async def begin(self, path: MigrationPath) -> None:
+        ranges = [bound for run in path.slots.ranges for bound in (run[0], run[-1])]
+        await self.end.server.execute("CLUSTER", "MIGRATION", "IMPORT", *ranges)
 
     async def cancel(self, job: Job) -> None:
-        await self.end.server.ask("CLUSTER", "MIGRATION", "CANCEL", "ID", job.id)
+        await self.end.server.execute("CLUSTER", "MIGRATION", "CANCEL", "ID", job.id)

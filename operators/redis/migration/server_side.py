@@ -14,7 +14,7 @@ from typing import Protocol
 
 from operators.redis.client.errors import SlotStuck
 from operators.redis.client.node_inspection import inspect_node
-from operators.redis.migration.memory_check import require_room
+from operators.redis.migration.memory_check import require_memory
 from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
 
@@ -70,14 +70,14 @@ class Mover(Protocol):
     async def jobs(self) -> Sequence[Job]:
         """What it has to do and has done, the newest first."""
 
-    async def begin(self, way: MigrationPath) -> None:
+    async def begin(self, path: MigrationPath) -> None:
         """Begin one."""
 
     async def cancel(self, job: Job, /) -> None:
         """End one; harmless where it has ended."""
 
 
-async def move(mover: Mover, way: MigrationPath, ways: Sequence[MigrationPath], until: float) -> None:
+async def move(mover: Mover, path: MigrationPath, paths: Sequence[MigrationPath], until: float) -> None:
     """Move slots one way, until time is up; a job that runs then goes on by itself.
 
     Args:
@@ -94,58 +94,58 @@ async def move(mover: Mover, way: MigrationPath, ways: Sequence[MigrationPath], 
         jobs = await mover.jobs()
         running = [job for job in jobs if not job.ended]
         ours |= {job.id for job in running}
-        await _cancel_unwanted(mover, running, ways)
+        await _cancel_unwanted(mover, running, paths)
         for job in jobs:
-            if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in ways):
-                raise _stuck(job, ways)
+            if job.id in ours and job.ended and not job.done and any(_belongs(job, each) for each in paths):
+                raise _stuck(job, paths)
         if clock() >= until:
             return
         if not running:
-            begun = await _begin_next(mover, way, jobs)
+            begun = await _begin_next(mover, path, jobs)
             if begun is None:
                 return
             ours |= begun
         await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
 
-async def _cancel_unwanted(mover: Mover, running: Sequence[Job], ways: Sequence[MigrationPath]) -> None:
+async def _cancel_unwanted(mover: Mover, running: Sequence[Job], paths: Sequence[MigrationPath]) -> None:
     """Cancel jobs that are of no wanted path, and those that the server restarted too often.
 
     Raises:
         SlotStuck: the server restarted one too often.
     """
     for job in running:
-        if not any(_belongs(job, each) for each in ways):
+        if not any(_belongs(job, each) for each in paths):
             await mover.cancel(job)
         elif job.retries >= MAX_TRIES:
             await mover.cancel(job)
-            raise _stuck(job, ways)
+            raise _stuck(job, paths)
 
 
-async def _begin_next(mover: Mover, way: MigrationPath, before: Sequence[Job]) -> set[str] | None:
+async def _begin_next(mover: Mover, path: MigrationPath, before: Sequence[Job]) -> set[str] | None:
     """Begin the next job, and return the ids of new jobs; None if nothing is left to move."""
-    if (share := await _next(way)) is None:
+    if (share := await _next(path)) is None:
         return None
-    await require_room(way.source, way.target, len(share.slots))
+    await require_memory(path.source, path.target, len(share.slots))
     await mover.begin(share)
     return {job.id for job in await mover.jobs()} - {job.id for job in before}
 
 
-async def _next(way: MigrationPath) -> MigrationPath | None:
+async def _next(path: MigrationPath) -> MigrationPath | None:
     """What is to be moved next, of slots that their source still owns; None if nothing is."""
-    said = await inspect_node(way.source.server)
-    if not (left := way.slots & said.me.slots):
+    report = await inspect_node(path.source.server)
+    if not (left := path.slots & report.me.slots):
         return None
-    a_slot = max(1, said.memory // len(said.me.slots))
-    return MigrationPath(way.source, way.target, left.first(max(1, JOB_BYTES // a_slot)))
+    a_slot = max(1, report.memory // len(report.me.slots))
+    return MigrationPath(path.source, path.target, left.first(max(1, JOB_BYTES // a_slot)))
 
 
-def _belongs(job: Job, way: MigrationPath) -> bool:
-    return (job.source, job.target) == (way.source.id, way.target.id) and not job.slots - way.slots
+def _belongs(job: Job, path: MigrationPath) -> bool:
+    return (job.source, job.target) == (path.source.id, path.target.id) and not job.slots - path.slots
 
 
-def _stuck(job: Job, ways: Sequence[MigrationPath]) -> SlotStuck:
-    names = {end.id: end.name for way in ways for end in (way.source, way.target)}
+def _stuck(job: Job, paths: Sequence[MigrationPath]) -> SlotStuck:
+    names = {end.id: end.name for path in paths for end in (path.source, path.target)}
     return SlotStuck(
         f"Slots {job.slots} do not go from {names.get(job.source, job.source)} to {names.get(job.target, job.target)} "
         f"({job.state}): {job.message.strip().rstrip('.') or 'the server says no more'}. Their logs may tell more.",

@@ -38,19 +38,19 @@ async def close(ends: Sequence[End], slots: Slots) -> Slots:
     """
     held = Slots()
     for end in ends:
-        foreign = slots - end.said.me.slots
+        foreign = slots - end.report.me.slots
         free = foreign - await _with_keys(end, foreign)
         await _tell(end, [(slot, "STABLE") for slot in free])
         late = await _with_keys(end, free)
         await _tell(end, [(slot, "IMPORTING", _owner(slot, ends)) for slot in late])
         held |= (foreign - free) | late
     for end in ends:
-        await _tell(end, [(slot, "STABLE") for slot in (slots & end.said.me.slots) - held])
+        await _tell(end, [(slot, "STABLE") for slot in (slots & end.report.me.slots) - held])
     return held
 
 
 def _owner(slot: int, ends: Sequence[End]) -> str:
-    return next(end.id for end in ends if slot in end.said.me.slots)
+    return next(end.id for end in ends if slot in end.report.me.slots)
 
 
 async def _with_keys(end: End, slots: Slots) -> Slots:
@@ -58,8 +58,8 @@ async def _with_keys(end: End, slots: Slots) -> Slots:
     return Slots.of(*(slot for slot, count in zip(slots, counts, strict=True) if count != 0))
 
 
-async def _tell(end: End, wanted: Sequence[tuple[int | str, ...]]) -> None:
-    commands: list[Command] = [("CLUSTER", "SETSLOT", *words) for words in wanted]
+async def _tell(end: End, desired: Sequence[tuple[int | str, ...]]) -> None:
+    commands: list[Command] = [("CLUSTER", "SETSLOT", *words) for words in desired]
     for answer in await end.server.pipe(commands):
         if isinstance(answer, Refused):
             raise answer

@@ -25,7 +25,7 @@ class ValkeyMigrateSlots:
     end: End
 
     async def jobs(self) -> Sequence[Job]:
-        answer = await self.end.server.ask("CLUSTER", "GETSLOTMIGRATIONS")
+        answer = await self.end.server.execute("CLUSTER", "GETSLOTMIGRATIONS")
         return [
             Job(
                 each["name"],
@@ -40,11 +40,11 @@ class ValkeyMigrateSlots:
             if each["operation"] == "EXPORT"
         ]
 
-    async def begin(self, way: MigrationPath) -> None:
-        ranges = [bound for run in way.slots.ranges for bound in (run[0], run[-1])]
-        await self.end.server.ask("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", way.target.id)
+    async def begin(self, path: MigrationPath) -> None:
+        ranges = [bound for run in path.slots.ranges for bound in (run[0], run[-1])]
+        await self.end.server.execute("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", path.target.id)
 
     async def cancel(self, _: Job) -> None:
         """All that this node gives away: it cannot be told of one."""
         with suppress(Refused):  # there is none any more
-            await self.end.server.ask("CLUSTER", "CANCELSLOTMIGRATIONS")
+            await self.end.server.execute("CLUSTER", "CANCELSLOTMIGRATIONS")

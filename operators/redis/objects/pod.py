@@ -85,8 +85,8 @@ def digest(template: Obj) -> str:
 
     That is everything but the label that says whom clients are sent to, and the marks of what running servers are told.
     """
-    untold = (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK)
-    return template_digest(template, labels=(SERVES,), annotations=untold)
+    excluded = (TEMPLATE, USERS_MARK, CERTIFICATE_MARK, CONFIG_MARK)
+    return template_digest(template, labels=(SERVES,), annotations=excluded)
 
 
 def arguments(resource: RedisCluster) -> list[str]:
@@ -190,10 +190,10 @@ def _exporter(resource: RedisCluster, image: str) -> Obj:
 
 
 def _mounts(resource: RedisCluster) -> list[Obj]:
-    places = {"config": CONFIG, "users": USERS} | ({"tls": TLS} if resource.spec.tls.mode != "none" else {})
+    paths = {"config": CONFIG, "users": USERS} | ({"tls": TLS} if resource.spec.tls.mode != "none" else {})
     return [
         _data_mount(resource),
-        *({"name": name, "mountPath": place, "readOnly": True} for name, place in places.items()),
+        *({"name": name, "mountPath": path, "readOnly": True} for name, path in paths.items()),
     ]
 
 

@@ -50,7 +50,7 @@ class Secrets:
     problem: SecretProblem | None = None
     access: Access = field(default_factory=Access)
     passwords: Passwords | None = None
-    wanted: str | None = field(default=None, repr=False)
+    desired: str | None = field(default=None, repr=False)
     named: str = field(default="", repr=False)
     users_mark: str = ""
     original: MountedCertificates | None = None
@@ -81,9 +81,9 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     Args:
         found: the Secrets that count, by name; None for one that does not exist.
     """
-    problem, wanted, named, original = None, None, "", None
+    problem, desired, named, original = None, None, "", None
     try:
-        wanted = _password(resource, found)
+        desired = _password(resource, found)
         original = _original(resource, found)
     except UnusableSecret as wrong:
         problem = wrong.problem
@@ -95,9 +95,9 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     mounted = None
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
-    access = _access(passwords, (wanted or "", named), mounted, original)
+    access = _access(passwords, (desired or "", named), mounted, original)
     expires = ends(found, _certificates(resource), object_names.authority_secret(resource))
-    return Secrets(problem, access, passwords, wanted, named, mark, original, mounted, expires, found)
+    return Secrets(problem, access, passwords, desired, named, mark, original, mounted, expires, found)
 
 
 def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:

@@ -18,10 +18,10 @@ CHANGED = 1
 UNEVEN = 10**4
 """That a master has two replicas more than another."""
 
-TOGETHER = 10**10
+SAME_HOST = 10**10
 """That a replica is on its master's host."""
 
-LACKING = 10**14
+MISSING_REPLICA = 10**14
 """That a master has fewer replicas than there are for each. As with the others: one costs more than all below it do."""
 
 
@@ -30,11 +30,11 @@ class Violation:
     """A replica that would go along with its master."""
 
     replica: str
-    master: str
+    primary: str
     host: str
 
 
-def choose_masters(
+def choose_primaries(
     candidates: Sequence[str],
     count: int,
     hosts: Mapping[str, str],
@@ -61,10 +61,10 @@ def choose_masters(
     chosen = sorted(having, key=lambda node: -len(owners[node]))[:count]
     followed: set[str] = set()
     for node in distinct:
-        master = (current or {}).get(node, "")
-        leaves = bool(owners.get(master)) and master not in distinct
-        if len(chosen) < count and leaves and master not in followed and node not in chosen:
-            followed.add(master)
+        primary = (current or {}).get(node, "")
+        leaves = bool(owners.get(primary)) and primary not in distinct
+        if len(chosen) < count and leaves and primary not in followed and node not in chosen:
+            followed.add(primary)
             chosen.append(node)
     while len(chosen) < min(count, len(distinct)):
         there = Counter(_host(node, hosts) for node in chosen)
@@ -75,7 +75,7 @@ def choose_masters(
 
 
 def pair(
-    masters: Sequence[str],
+    primaries: Sequence[str],
     replicas: Sequence[str],
     hosts: Mapping[str, str],
     current: Mapping[str, str],
@@ -94,15 +94,15 @@ def pair(
     Returns:
         For each replica its master; nothing, if there is none.
     """
-    return _Pairing(masters, replicas, hosts, current).solve() if masters else {}
+    return _Pairing(primaries, replicas, hosts, current).solve() if primaries else {}
 
 
 def violations(pairs: Mapping[str, str], hosts: Mapping[str, str]) -> tuple[Violation, ...]:
     """Replicas, by id, that are on the same host as their master."""
     return tuple(
-        Violation(replica, master, hosts[replica])
-        for replica, master in sorted(pairs.items())
-        if hosts.get(replica) and hosts[replica] == hosts.get(master)
+        Violation(replica, primary, hosts[replica])
+        for replica, primary in sorted(pairs.items())
+        if hosts.get(replica) and hosts[replica] == hosts.get(primary)
     )
 
 
@@ -115,9 +115,9 @@ class _Pairing:
     """
 
     def __init__(
-        self, masters: Sequence[str], replicas: Sequence[str], hosts: Mapping[str, str], current: Mapping[str, str]
+        self, primaries: Sequence[str], replicas: Sequence[str], hosts: Mapping[str, str], current: Mapping[str, str]
     ) -> None:
-        self.following: dict[str, list[str]] = {master: [] for master in masters}
+        self.following: dict[str, list[str]] = {primary: [] for primary in primaries}
         self.replicas = tuple(dict.fromkeys(replicas))
         self.hosts, self.current = hosts, current
         self.each = len(self.replicas) // len(self.following)
@@ -132,20 +132,20 @@ class _Pairing:
                 waiting.append(replica)
         for replica in waiting:
             self._join(replica)
-        found = {replica: master for master, following in self.following.items() for replica in following}
+        found = {replica: primary for primary, following in self.following.items() for replica in following}
         return {replica: found[replica] for replica in self.replicas}
 
-    def _cost(self, replica: str, master: str) -> int:
-        together = _host(replica, self.hosts) == _host(master, self.hosts)
-        return TOGETHER * together + CHANGED * (self.current.get(replica) != master)
+    def _cost(self, replica: str, primary: str) -> int:
+        together = _host(replica, self.hosts) == _host(primary, self.hosts)
+        return SAME_HOST * together + CHANGED * (self.current.get(replica) != primary)
 
-    def _place(self, master: str) -> int:
+    def _load_cost(self, primary: str) -> int:
         """What one replica more costs a master."""
-        beyond = len(self.following[master]) - self.each
-        return 0 if beyond < 0 else LACKING + UNEVEN * beyond
+        beyond = len(self.following[primary]) - self.each
+        return 0 if beyond < 0 else MISSING_REPLICA + UNEVEN * beyond
 
     def _join(self, replica: str) -> None:
-        cost = {master: self._cost(replica, master) for master in self.following}
+        cost = {primary: self._cost(replica, primary) for primary in self.following}
         before: dict[str, tuple[str, str]] = {}  # who comes to a master, and from which master
         changed = True
         while changed:
@@ -158,7 +158,10 @@ class _Pairing:
                             cost[target] = base + self._cost(moving, target)
                             before[target] = (moving, source)
                             changed = True
-        end = min(self.following, key=lambda master: (cost[master] + self._place(master), self._crowd(replica, master)))
+        end = min(
+            self.following,
+            key=lambda primary: (cost[primary] + self._load_cost(primary), self._replicas_on_host(replica, primary)),
+        )
         while end in before:
             moving, source = before[end]
             self.following[source].remove(moving)
@@ -166,9 +169,9 @@ class _Pairing:
             end = source
         self.following[end].append(replica)
 
-    def _crowd(self, replica: str, master: str) -> int:
+    def _replicas_on_host(self, replica: str, primary: str) -> int:
         """How many of a master's replicas are on the same host: where all else is equal, they are spread, too."""
-        return sum(_host(other, self.hosts) == _host(replica, self.hosts) for other in self.following[master])
+        return sum(_host(other, self.hosts) == _host(replica, self.hosts) for other in self.following[primary])
 
 
 def _host(node: str, hosts: Mapping[str, str]) -> str:

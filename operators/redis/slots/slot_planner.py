@@ -51,7 +51,7 @@ class CannotAssign(ValueError):
     """A manual assignment that cannot be followed to the letter; the message says why, with the numbers."""
 
 
-def balanced(owners: Mapping[str, Slots], masters: Sequence[str]) -> tuple[Move, ...]:
+def balanced(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move, ...]:
     """The fewest moves after which the masters own all slots, and none more than one slot more than another.
 
     A master that stays gives only what it has too much, one that is not among `masters` gives everything, and both give
@@ -68,20 +68,20 @@ def balanced(owners: Mapping[str, Slots], masters: Sequence[str]) -> tuple[Move,
         CannotMove: a slot has no owner or two, or there is nobody to own any.
     """
     _require_one_owner_each(owners)
-    wanted = shares(owners, masters)
+    desired = shares(owners, primaries)
     have = {node: len(slots) for node, slots in owners.items()}
-    surplus = {node: have[node] - wanted.get(node, 0) for node in sorted(have) if have[node] > wanted.get(node, 0)}
-    need = {node: share - have.get(node, 0) for node, share in wanted.items() if share > have.get(node, 0)}
+    surplus = {node: have[node] - desired.get(node, 0) for node in sorted(have) if have[node] > desired.get(node, 0)}
+    need = {node: share - have.get(node, 0) for node, share in desired.items() if share > have.get(node, 0)}
     return _chosen(owners, _pairs(surplus, need))
 
 
-def shares(owners: Mapping[str, Slots], masters: Sequence[str]) -> dict[str, int]:
+def shares(owners: Mapping[str, Slots], primaries: Sequence[str]) -> dict[str, int]:
     """How many slots each master is to own; who owns most now keeps what does not divide evenly, which moves least.
 
     Raises:
         CannotMove: there are fewer than one master, or more than slots.
     """
-    distinct = tuple(dict.fromkeys(masters))
+    distinct = tuple(dict.fromkeys(primaries))
     if not 0 < len(distinct) <= SLOTS:
         raise CannotMove(f"{SLOTS} slots cannot be spread over {len(distinct)} masters.")
     share, left = divmod(SLOTS, len(distinct))
@@ -89,7 +89,7 @@ def shares(owners: Mapping[str, Slots], masters: Sequence[str]) -> dict[str, int
     return {node: share + (node in richest) for node in distinct}
 
 
-def drained(owners: Mapping[str, Slots], masters: Sequence[str]) -> tuple[Move, ...]:
+def drained(owners: Mapping[str, Slots], primaries: Sequence[str]) -> tuple[Move, ...]:
     """The fewest moves after which nobody but the masters owns slots: the others give all, the masters give nothing.
 
     Who has the fewest slots is given them; so none that is given some has more than one more than another in the end.
@@ -101,7 +101,7 @@ def drained(owners: Mapping[str, Slots], masters: Sequence[str]) -> tuple[Move, 
         CannotMove: as of `balanced`.
     """
     _require_one_owner_each(owners)
-    staying = sorted(dict.fromkeys(masters), key=lambda node: len(owners.get(node, Slots())))
+    staying = sorted(dict.fromkeys(primaries), key=lambda node: len(owners.get(node, Slots())))
     if not staying:
         raise CannotMove(f"{SLOTS} slots cannot be spread over 0 masters.")
     have = [len(owners.get(node, Slots())) for node in staying]
@@ -138,14 +138,14 @@ def assigned(
         )
     left = {node: len(slots) for node, slots in owners.items() if slots}
     pairs: list[tuple[str, str, int]] = []
-    for number, (strategy, master) in enumerate(zip(strategies, new_masters, strict=True)):
+    for number, (strategy, primary) in enumerate(zip(strategies, new_masters, strict=True)):
         where = f"spec.updateStrategy.assignStrategies[{number}]"
         _require_sources(where, strategy, owners, new_masters)
-        count = max(0, strategy.slots - len(owners.get(master, Slots())))
+        count = max(0, strategy.slots - len(owners.get(primary, Slots())))
         _require_enough(where, strategy, count, owners, left)
         for source, part in _in_proportion(count, {source: left[source] for source in strategy.sources}).items():
             left[source] -= part
-            pairs.append((source, master, part))
+            pairs.append((source, primary, part))
     return _chosen(owners, pairs)
 
 
@@ -195,9 +195,9 @@ def _require_sources(where: str, strategy: Strategy, owners: Mapping[str, Slots]
         if source in new_masters:
             raise CannotAssign(f"{where}.fromReplicas names {source}, which is itself new and is to take slots.")
         if not owners.get(source):
-            masters = ", ".join(f"{node} ({len(owners[node])})" for node in sorted(owners) if owners[node])
+            primaries = ", ".join(f"{node} ({len(owners[node])})" for node in sorted(owners) if owners[node])
             raise CannotAssign(
-                f"{where}.fromReplicas names {source}, which owns no slots. These do: {masters or 'none'}."
+                f"{where}.fromReplicas names {source}, which owns no slots. These do: {primaries or 'none'}."
             )
 
 

@@ -31,7 +31,7 @@ def await_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     missing = _missing(resource, seen)
     if not missing:
         return PASS
-    failing = any(place.pod and place.pod.trouble and not place.ready for place in seen.staying)
+    failing = any(instance.pod and instance.pod.trouble and not instance.ready for instance in seen.staying)
     movement = _movement(resource, seen)
     reason = NODE_FAILING if failing else DEGRADED if movement in (RUNNING, FAILED) else movement
     more = len(missing) - MAX_LISTED_ITEMS
@@ -52,47 +52,51 @@ def _missing(resource: RedisCluster, seen: Assessment) -> list[str]:
     if not resource.formed:
         return ["It has yet to begin."]
     unserved = [f"Nobody serves {brief(seen.view.unserved)}."] if seen.view.unserved else []
-    unfit = [why for place in seen.staying if (why := _why_unfit(resource, seen, place))]
+    unfit = [why for instance in seen.staying if (why := _why_unfit(resource, seen, instance))]
     extra = [
-        place.name for place in seen.places if place.number >= resource.spec.replicas and (place.pod or place.volume)
+        instance.name
+        for instance in seen.instances
+        if instance.number >= resource.spec.replicas and (instance.pod or instance.volume)
     ]
     return unserved + unfit + ([f"{', '.join(extra)}: let go, and not gone yet."] if extra else [])
 
 
-def _why_unfit(resource: RedisCluster, seen: Assessment, place: Instance) -> str:
+def _why_unfit(resource: RedisCluster, seen: Assessment, instance: Instance) -> str:
     """What a node lacks to be as the spec asks; empty if nothing."""
-    if place.said is None:
-        return place.why_away
-    if not serves(seen, place) and not _is_idle(resource, seen, place):
-        return f"{place.name} is {'not in step' if place.ready else 'not ready'} yet."
-    if not seen.view.unserved and any(node.id == place.id for node in seen.view.refusing):
-        return f"{place.name} takes no commands yet: it says cluster_state:fail."  # as a primary does for 2 s at start
-    if outdated(seen, place) and resource.spec.rolls:
-        return f"{place.name} still runs as before the change."
+    if instance.report is None:
+        return instance.why_away
+    if not serves(seen, instance) and not _is_idle(resource, seen, instance):
+        return f"{instance.name} is {'not in step' if instance.ready else 'not ready'} yet."
+    if not seen.view.unserved and any(node.id == instance.id for node in seen.view.refusing):
+        return (
+            f"{instance.name} takes no commands yet: it says cluster_state:fail."  # as a primary does for 2 s at start
+        )
+    if outdated(seen, instance) and resource.spec.rolls:
+        return f"{instance.name} still runs as before the change."
     return ""
 
 
-def serves(seen: Assessment, place: Instance) -> bool:
+def serves(seen: Assessment, instance: Instance) -> bool:
     """Whether clients find what they ask for at a place: a member that is ready, and has what its role asks for."""
-    node = seen.view.nodes.get(place.id)
-    if node is None or not place.ready or node.said is None or node.said.loading:
+    node = seen.view.nodes.get(instance.id)
+    if node is None or not instance.ready or node.report is None or node.report.loading:
         return False
     return bool(seen.view.slots_of(node.id)) or node.synced
 
 
-def _is_idle(resource: RedisCluster, seen: Assessment, place: Instance) -> bool:
+def _is_idle(resource: RedisCluster, seen: Assessment, instance: Instance) -> bool:
     """Whether a master owns no slots because the spec gives it none (AssignReceive)."""
     by_hand = resource.spec.update_strategy.type == "AssignReceive"
-    return by_hand and place.ready and place.id in seen.primaries
+    return by_hand and instance.ready and instance.id in seen.primaries
 
 
 def _count(resource: RedisCluster, seen: Assessment) -> str:
     """How many there are of what is wanted; and who would go along with its master, for want of another host."""
-    serving = sum(1 for place in seen.staying if serves(seen, place))
-    pairs = {node.id: node.master for node in seen.view.members if node.is_replica}
-    hosts = {node_id: place.host for node_id, place in seen.reachable.items()}
+    serving = sum(1 for instance in seen.staying if serves(seen, instance))
+    pairs = {node.id: node.primary for node in seen.view.members if node.is_replica}
+    hosts = {node_id: instance.host for node_id, instance in seen.reachable.items()}
     shared_hosts = violations(pairs, hosts)
-    message = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.masters)} of them masters"
+    message = f"{serving} of {resource.spec.replicas} nodes serve, {len(seen.view.primaries)} of them masters"
     if not shared_hosts:
         return message
     names = ", ".join(seen.name_of(each.replica) for each in shared_hosts[:MAX_LISTED_ITEMS])
@@ -117,9 +121,9 @@ def _movement(resource: RedisCluster, seen: Assessment) -> Reason:
         return FAILED
     if not resource.formed or before == CREATING:
         return CREATING
-    if before == UPGRADING or any(outdated(seen, place) for place in seen.places):
+    if before == UPGRADING or any(outdated(seen, instance) for instance in seen.instances):
         return UPGRADING
-    left_over = any(place.number >= resource.spec.replicas and place.pod for place in seen.places)
+    left_over = any(instance.number >= resource.spec.replicas and instance.pod for instance in seen.instances)
     resized = resource.changed and len(seen.view.members) != resource.spec.replicas
     moves = resource.formed and bool(seen.slot_plan.moves)
     return SCALING if before == SCALING or left_over or resized or moves else RUNNING

@@ -29,14 +29,14 @@ from shared.runtime.plan import PASS, Action, Step
 from shared.status.phases import CREATING
 
 
-def form(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def create_cluster(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Create the cluster, of empty nodes or not at all."""
     if resource.formed:
         return PASS
     if seen.has_formed:
         return Step.wait(CREATING, "Every slot has its owner: that the cluster has begun is written down.", requeue=0)
     if missing := why_incomplete(seen):
-        troubled = any(place.pod and place.pod.trouble for place in seen.staying)
+        troubled = any(instance.pod and instance.pod.trouble for instance in seen.staying)
         return Step.wait(CREATING, missing, warning=troubled, requeue=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(
@@ -44,13 +44,15 @@ def form(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
             f"A cluster begins with empty nodes, and {occupied}. Nothing was changed. If nobody needs what is there, "
             "delete this resource and its volume claims, and create it anew.",
         )
-    if gone := replaced_node(seen):
-        message = f"{gone.name} is another node than before, and empty: the others forget the former one."
-        others = tuple(endpoint(resource, place) for place in seen.staying)
-        call = Forget(seen.secrets.access, gone.node_id, others)
+    if replaced := replaced_node(seen):
+        message = f"{replaced.name} is another node than before, and empty: the others forget the former one."
+        others = tuple(endpoint(resource, instance) for instance in seen.staying)
+        call = Forget(seen.secrets.access, replaced.node_id, others)
         return Step.wait(CREATING, message, call, requeue=GOSSIP_SECONDS)
     plan = planned(seen)
-    if resource.forming != plan or any(place.as_recorded != (place.id, place.disk) for place in seen.staying):
+    if resource.forming != plan or any(
+        instance.as_recorded != (instance.id, instance.disk) for instance in seen.staying
+    ):
         message = "All nodes are there, and empty: who is to own which slots is written down."
         return Step.wait(CREATING, message, requeue=0)
     return _next_commands(seen, plan)
@@ -58,13 +60,13 @@ def form(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
 
 def _next_commands(seen: Assessment, plan: Sequence[FormingNode]) -> Step:
     """Send the commands of the first stage that is not complete."""
-    said = {place.id: place.said for place in seen.staying if place.said}
-    if alone := [node for node in plan if said[node.node_id].me.epoch == 0 and len(said[node.node_id].nodes) == 1]:
+    report = {instance.id: instance.report for instance in seen.staying if instance.report}
+    if alone := [node for node in plan if report[node.node_id].me.epoch == 0 and len(report[node.node_id].nodes) == 1]:
         message = f"{', '.join(node.name for node in plan)} are to be masters: each gets an epoch of its own."
         return _send(message, [_set_epoch(seen, node) for node in alone])
-    first, *others = said
-    if strange := [node_id for node_id in others if not _acquainted(said[first], said[node_id])]:
-        return _send(f"{len(said)} nodes meet.", _meet(seen, first, strange))
+    first, *others = report
+    if strange := [node_id for node_id in others if not _acquainted(report[first], report[node_id])]:
+        return _send(f"{len(report)} nodes meet.", _meet(seen, first, strange))
     if taken := _take_slots(seen, plan):
         return _send(f"{len(plan)} masters take their slots.", taken)
     return _send(f"Nodes learn who owns which slots. {seen.view.settled}".strip(), [])
@@ -98,7 +100,7 @@ def _take_slots(seen: Assessment, plan: Sequence[FormingNode]) -> list[Action]:
     """Let primaries take those of their slots that they do not own yet."""
     calls: list[Action] = []
     for node in plan:
-        said = seen.reachable[node.node_id].said
-        if said and (slots := Slots.parse(node.slots) - said.me.slots):
+        report = seen.reachable[node.node_id].report
+        if report and (slots := Slots.parse(node.slots) - report.me.slots):
             calls.append(AddSlots(seen.secrets.access, seen.at(node.node_id), node.node_id, slots))
     return calls

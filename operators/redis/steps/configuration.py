@@ -16,7 +16,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps.rolling_update import permitted
-from operators.redis.steps.rollout_markers import has_heard
+from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
@@ -66,7 +66,7 @@ def config_mark(resource: RedisCluster, seen: Observed) -> str:
     return _configuration(resource, seen)[1][CONFIG_MARK]
 
 
-def keep_config(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_config_map(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """The ConfigMap has what nodes read at their start; while a version is refused, as those that run understand it."""
     content, annotations = _configuration(permitted(resource, seen), seen)
     made = config_map.config_map(resource, names.owner(resource, settings.operator), content)
@@ -94,20 +94,20 @@ def _is_refused_yet(resource: RedisCluster, seen: Observed, mark: str) -> bool:
     """Whether settings have yet to be taken by a server that could take them."""
     if not resource.formed or annotation(seen.config_map, CONFIG_MARK) == mark:
         return False
-    staying = (place for place in seen.places if place.number < resource.spec.replicas)
-    asked = [place for place in staying if understands(resource, place)]
-    return any(not has_heard(place, CONFIG_MARK, mark) for place in asked)
+    staying = (instance for instance in seen.instances if instance.number < resource.spec.replicas)
+    asked = [instance for instance in staying if understands(resource, instance)]
+    return any(not is_applied(instance, CONFIG_MARK, mark) for instance in asked)
 
 
-def understands(resource: RedisCluster, place: Instance) -> bool:
+def understands(resource: RedisCluster, instance: Instance) -> bool:
     """Whether a server can be told what the spec says: it answers, and is of the series that the spec is for.
 
     Others read it when their pods are made anew.
     """
-    if place.said is None or place.leaving:
+    if instance.report is None or instance.leaving:
         return False
-    told = Version.parse(place.said.version)
-    return (place.said.engine, told.series) == (resource.engine.name, resource.engine.version.series)
+    told = Version.parse(instance.report.version)
+    return (instance.report.engine, told.series) == (resource.engine.name, resource.engine.version.series)
 
 
 _OURS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)

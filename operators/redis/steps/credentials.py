@@ -21,7 +21,7 @@ from operators.redis.reasons import DENIED, RENEWING_CERTIFICATES, ROTATING_PASS
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
-from operators.redis.steps.rollout_markers import has_heard, heard_by_all, noted, running, told
+from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.ownership import NotOurs, require_ours
 from shared.runtime.plan import PASS, Action, Step
@@ -38,9 +38,9 @@ MOUNTING = timedelta(seconds=5)
 """What the kubelet gets to bring a Secret that has changed, once it has noticed that the pod has."""
 
 
-def require_entry(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def require_authentication(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """The operator is let in; a node that knows none of its passwords was given another one by hand."""
-    denied = [place for place in seen.places if place.denied]
+    denied = [instance for instance in seen.instances if instance.denied]
     if not denied:
         return PASS
     auth = resource.spec.auth
@@ -49,27 +49,32 @@ def require_entry(resource: RedisCluster, seen: Observed, _now: datetime) -> Ste
         f"{_names(denied)}: {denied[0].error} Somebody changed the password of the user default by hand. Put the one "
         f"that holds into {secret}; or restart the node: it starts with what it should have."
     )
-    everyone = len(denied) == sum(1 for place in seen.places if place.pod is not None)
-    progress = Progress.BLOCKED if everyone else Progress.PROGRESSING
+    all_denied = len(denied) == sum(1 for instance in seen.instances if instance.pod is not None)
+    progress = Progress.BLOCKED if all_denied else Progress.PROGRESSING
     return Step((), progress, DENIED, message, warning=True, requeue=DENIED_SECONDS)
 
 
-def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """The password is what the user's Secret says; while it changes, the former one is good, too."""
     secrets = seen.secrets
     passwords, mark = secrets.passwords, secrets.users_mark
     if passwords is None:
         return PASS
-    deaf = [place for place in running(seen) if not _keeps(place, passwords, mark)]
-    if actions := [action for place in deaf if place.said for action in _tell_users(resource, seen, place, passwords)]:
-        return Step.wait(ROTATING_PASSWORD, f"{_names(deaf)}: told which passwords are good.", *actions)
-    reachable = not deaf and heard_by_all(seen, USERS_MARK, mark)
-    why, wanted = _following(
+    pending = [instance for instance in running(seen) if not _keeps(instance, passwords, mark)]
+    if actions := [
+        action
+        for instance in pending
+        if instance.report
+        for action in _set_passwords(resource, seen, instance, passwords)
+    ]:
+        return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: told which passwords are good.", *actions)
+    reachable = not pending and applied_everywhere(seen, USERS_MARK, mark)
+    why, desired = _following(
         passwords, seen, now, reachable=reachable, overlap=timedelta(seconds=settings.password_overlap)
     )
-    if wanted is not None:
+    if desired is not None:
         own = names.owner(resource, settings.operator)
-        write = users_secret(resource, own, wanted, seen)
+        write = users_secret(resource, own, desired, seen)
         try:
             if write.seen is not None:
                 require_ours(write.obj, write.seen, resource.uid)
@@ -77,7 +82,7 @@ def keep_users(settings: Settings, resource: RedisCluster, seen: Observed, now: 
             return Step.blocked(NOT_OURS, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
     if passwords.next is not None:
-        whom = _names(deaf) or "Pods to come"
+        whom = _names(pending) or "Pods to come"
         return Step.progressing(
             ROTATING_PASSWORD, f"{whom}: must know the new password before it is used.", requeue=MARKING_SECONDS
         )
@@ -89,13 +94,13 @@ def _following(
     passwords: Passwords, seen: Observed, now: datetime, *, reachable: bool, overlap: timedelta
 ) -> tuple[str, Passwords | None]:
     """Why, and which passwords are to be good next; None if nothing is to change now."""
-    wanted, named = seen.secrets.wanted, seen.secrets.named
-    if named and named not in (*passwords.good, wanted):
+    desired, named = seen.secrets.desired, seen.secrets.named
+    if named and named not in (*passwords.good, desired):
         return "previousPassword of the Secret is good, too.", passwords.admit(named, now)
-    if wanted is not None and passwords.next is not None and wanted == passwords.current:
+    if desired is not None and passwords.next is not None and desired == passwords.current:
         return "The new password was taken back.", passwords.withdraw(now + overlap)
-    if wanted is not None and wanted not in (passwords.current, passwords.next):
-        return "The Secret has another password: at first, both are good.", passwords.introduce(wanted, now + overlap)
+    if desired is not None and desired not in (passwords.current, passwords.next):
+        return "The Secret has another password: at first, both are good.", passwords.introduce(desired, now + overlap)
     if passwords.next is not None and reachable:
         return "Every node takes the new password: it is used from now on.", passwords.promote(now + overlap)
     left = passwords.forget(now, named)
@@ -104,21 +109,23 @@ def _following(
     return "", None
 
 
-def _keeps(place: Instance, passwords: Passwords, mark: str) -> bool:
+def _keeps(instance: Instance, passwords: Passwords, mark: str) -> bool:
     """Whether a node has reachable which passwords are good, and holds to it.
 
     It may have been told of others since: by hand, or by an operator whose last words came late.
     """
-    said = place.said
-    agrees = said is None or (said.gives, said.takes) == (digest(passwords.current), passwords.digests)
-    return agrees and has_heard(place, USERS_MARK, mark)
+    report = instance.report
+    agrees = report is None or (report.gives, report.takes) == (digest(passwords.current), passwords.digests)
+    return agrees and is_applied(instance, USERS_MARK, mark)
 
 
-def _tell_users(resource: RedisCluster, seen: Observed, place: Instance, passwords: Passwords) -> Iterable[Action]:
-    at, access = endpoint(resource, place), seen.secrets.access
-    yield SetPasswords(access, at, place.id, passwords.digests)
-    yield Configure(access, at, place.id, {"masterauth": passwords.current})
-    yield noted(place, USERS_MARK, told(place, seen.secrets.users_mark))
+def _set_passwords(
+    resource: RedisCluster, seen: Observed, instance: Instance, passwords: Passwords
+) -> Iterable[Action]:
+    at, access = endpoint(resource, instance), seen.secrets.access
+    yield SetPasswords(access, at, instance.id, passwords.digests)
+    yield Configure(access, at, instance.id, {"masterauth": passwords.current})
+    yield mark_pod(instance, USERS_MARK, marker(instance, seen.secrets.users_mark))
 
 
 def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
@@ -130,30 +137,30 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     if mounted is None:
         return PASS
     mark, actions = mounted.mark, list[Action]()
-    deaf = [place for place in running(seen) if not has_heard(place, CERTIFICATE_MARK, mark)]
-    for place in deaf:
-        since = _brought_since(place, mark)
+    pending = [instance for instance in running(seen) if not is_applied(instance, CERTIFICATE_MARK, mark)]
+    for instance in pending:
+        since = _brought_since(instance, mark)
         if since is None:
-            actions.append(noted(place, CERTIFICATE_MARK, f"{mark} at {now:%Y-%m-%dT%H:%M:%SZ}"))
-        elif place.said and now - since >= MOUNTING:
+            actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {now:%Y-%m-%dT%H:%M:%SZ}"))
+        elif instance.report and now - since >= MOUNTING:
             file = {"tls-ca-cert-file": f"{TLS}/{mounted.file}"}
-            at = endpoint(resource, place)
-            actions.append(Configure(seen.secrets.access, at, place.id, file))
-            actions.append(noted(place, CERTIFICATE_MARK, told(place, mark)))
-    if not deaf:
+            at = endpoint(resource, instance)
+            actions.append(Configure(seen.secrets.access, at, instance.id, file))
+            actions.append(mark_pod(instance, CERTIFICATE_MARK, marker(instance, mark)))
+    if not pending:
         return PASS
-    message = f"{_names(deaf)}: takes up a new certificate without a restart."
+    message = f"{_names(pending)}: takes up a new certificate without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, RENEWING_CERTIFICATES, message, requeue=MARKING_SECONDS)
 
 
-def _brought_since(place: Instance, mark: str) -> datetime | None:
+def _brought_since(instance: Instance, mark: str) -> datetime | None:
     """When the kubelet was made to bring a certificate; None if it was not yet."""
-    before, _, since = annotation(place.pod_obj, CERTIFICATE_MARK).partition(" at ")
+    before, _, since = annotation(instance.pod_obj, CERTIFICATE_MARK).partition(" at ")
     try:
         return datetime.fromisoformat(since) if before == mark else None
     except ValueError:
         return None
 
 
-def _names(places: Iterable[Instance]) -> str:
-    return ", ".join(place.name for place in places)
+def _names(instances: Iterable[Instance]) -> str:
+    return ", ".join(instance.name for instance in instances)

@@ -48,7 +48,7 @@ class SlotLoss:
     slots: Slots
     nodes: tuple[str, ...]
     names: tuple[str, ...]
-    silent: tuple[Instance, ...]
+    unreachable: tuple[Instance, ...]
     total: bool
     token: str
 
@@ -66,17 +66,19 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     # Any node that is away may own slots whose owner is unknown.
     away = seen.recorded.keys() - seen.reachable.keys() if view.uncovered else set[str]()
     nodes = {*owners, *filter(seen.lost, away)}
-    named = {place.name for node_id in nodes | set(filter(seen.lost, copies)) if (place := seen.place_of(node_id))}
+    named = {
+        instance.name for node_id in nodes | set(filter(seen.lost, copies)) if (instance := seen.instance_of(node_id))
+    }
     return SlotLoss(
         slots,
         tuple(sorted(nodes)),
         tuple(sorted(named)),
         tuple(
-            place
-            for node_id, place in sorted(seen.recorded.items())
+            instance
+            for node_id, instance in sorted(seen.recorded.items())
             if node_id in copies | away and not seen.lost(node_id)
         ),
-        not any(master.answers for master in view.masters),
+        not any(primary.answers for primary in view.primaries),
         recovery_token(f"{resource.uid} lost {slots} of {','.join(sorted(nodes))}"),
     )
 
@@ -84,36 +86,36 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
 def _lost_owners(seen: Assessment) -> list[str]:
     """Primaries whose data is gone, and which no replica with their data can replace."""
     return [
-        master.id
-        for master in seen.view.masters
-        if not master.answers
-        and seen.lost(master.id)
-        and not any(seen.has_data_of(copy, master.id) for copy in _copies(seen, master.id) & seen.reachable.keys())
+        primary.id
+        for primary in seen.view.primaries
+        if not primary.answers
+        and seen.lost(primary.id)
+        and not any(seen.has_data_of(copy, primary.id) for copy in _copies(seen, primary.id) & seen.reachable.keys())
     ]
 
 
-def _copies(seen: Assessment, master: str) -> set[str]:
+def _copies(seen: Assessment, primary: str) -> set[str]:
     """Replicas of a node, also as the status last reported: one that the others forgot may still have the keys."""
-    entries = (place.recorded for place in seen.recorded.values() if place.recorded)
-    return {entry.node_id for entry in entries if entry.master == master} | {
-        copy.id for copy in seen.view.replicas_of(master)
+    entries = (instance.recorded for instance in seen.recorded.values() if instance.recorded)
+    return {entry.node_id for entry in entries if entry.primary == primary} | {
+        copy.id for copy in seen.view.replicas_of(primary)
     }
 
 
 def report(resource: RedisCluster, seen: Assessment) -> Obj | None:
     """status.recovery: what can be done about the loss, or is being done; None if there is nothing to do."""
     found, record = loss(resource, seen), recorded(resource)
-    if found is None or found.silent:
+    if found is None or found.unreachable:
         return None
     if record and _in_force(resource, found):
         return record
     return {"token": found.token, "slots": str(found.slots), "message": _consequences(found)}
 
 
-def begins_anew(resource: RedisCluster, seen: Assessment) -> bool:
+def restarts_empty(resource: RedisCluster, seen: Assessment) -> bool:
     """Whether a person allowed that a cluster of which nothing is left begins anew."""
     found = loss(resource, seen)
-    return found is not None and found.total and not found.silent and _in_force(resource, found)
+    return found is not None and found.total and not found.unreachable and _in_force(resource, found)
 
 
 def _in_force(resource: RedisCluster, found: SlotLoss) -> bool:
@@ -129,14 +131,14 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, _now: datetime)
     found = loss(resource, seen)
     if found is None:
         return PASS
-    if found.silent:
+    if found.unreachable:
         message = (
             f"Nobody serves {brief(found.slots)}, and who may have the keys is away. Nothing is lost for good yet. "
-            f"{' '.join(place.why_away for place in found.silent)}"
+            f"{' '.join(instance.why_away for instance in found.unreachable)}"
         )
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if not _in_force(resource, found):
-        return _ask(resource, found)
+        return _await_confirmation(resource, found)
     if found.total:
         message = "No master is left, and it is allowed that the cluster begins anew, empty: that is written down."
         return Step.wait(RECOVERING, message, requeue=0)
@@ -164,7 +166,7 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
 
 def _forget(seen: Assessment, node_id: str) -> Forget:
     NODE.after(seen.node_state(node_id), NodeEvent.GIVE_UP)
-    knowing = [node for node in seen.view.reachable_nodes if node.id in seen.view.nodes[node_id].told]
+    knowing = [node for node in seen.view.reachable_nodes if node.id in seen.view.nodes[node_id].entries]
     addresses = tuple(seen.at(node.id) for node in knowing)
     return Forget(seen.secrets.access, node_id, addresses)
 
@@ -172,9 +174,9 @@ def _forget(seen: Assessment, node_id: str) -> Forget:
 def _takers(resource: RedisCluster, seen: Assessment) -> list[str]:
     """Nodes that hold nothing, as many as masters are lacking; else the master that owns fewest slots."""
     view, there = seen.view, seen.members
-    lacking = resource.masters - sum(master.answers for master in view.masters)
-    blank = [node_id for node_id, place in there.items() if place.is_blank][: max(lacking, 0)]
-    owners = [master.id for master in view.masters if master.answers]
+    lacking = resource.primaries - sum(primary.answers for primary in view.primaries)
+    blank = [node_id for node_id, instance in there.items() if instance.is_blank][: max(lacking, 0)]
+    owners = [primary.id for primary in view.primaries if primary.answers]
     return blank or [min(owners, key=lambda node_id: len(view.slots_of(node_id)))]
 
 
@@ -183,7 +185,7 @@ def _shared(takers: list[str], count: int) -> dict[str, int]:
     return {node_id: share + (number < left) for number, node_id in enumerate(takers)}
 
 
-def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
+def _await_confirmation(resource: RedisCluster, found: SlotLoss) -> Step:
     """What is said of a loss until a person allows what can be done."""
     caution = "If a volume can be brought back, do that instead."
     recording = "What is lost is written down before anything is done about it."
@@ -194,7 +196,7 @@ def _ask(resource: RedisCluster, found: SlotLoss) -> Step:
 def _consequences(found: SlotLoss) -> str:
     whose = f"{', '.join(found.names)} lost their data, and nobody else has it: t" if found.names else "Nobody has t"
     slots = brief(found.slots)
-    told = f"{whose}he keys of {slots}{' are lost' if found.names else ''}."
+    entries = f"{whose}he keys of {slots}{' are lost' if found.names else ''}."
     if found.total:
-        return f"{told} No master is left. The cluster can begin anew, empty."
-    return f"{told} These can be served again, empty; all other keys stay."
+        return f"{entries} No master is left. The cluster can begin anew, empty."
+    return f"{entries} These can be served again, empty; all other keys stay."

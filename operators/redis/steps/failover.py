@@ -23,35 +23,35 @@ def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
     """Replace a primary that lost its data by the replica that has most of it."""
     if not resource.formed:
         return PASS
-    lost = [master for master in seen.view.masters if seen.lost(master.id)]
-    for master in lost:
-        if heirs := _heirs(seen, master):
-            return _replace(seen, master, heirs[0], len(lost))
+    lost = [primary for primary in seen.view.primaries if seen.lost(primary.id)]
+    for primary in lost:
+        if failover_candidates := _failover_candidates(seen, primary):
+            return _replace(seen, primary, failover_candidates[0], len(lost))
     return PASS
 
 
-def _heirs(seen: Assessment, master: Seen) -> Sequence[Seen]:
+def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
     """Replicas that once had all of the primary's data, and whose pods stay; the one that has most first."""
     return [
-        heir
-        for heir in seen.view.heirs(master.id)
-        if seen.has_data_of(heir.id, master.id) and not seen.reachable[heir.id].leaving
+        candidate
+        for candidate in seen.view.failover_candidates(primary.id)
+        if seen.has_data_of(candidate.id, primary.id) and not seen.reachable[candidate.id].leaving
     ]
 
 
-def _replace(seen: Assessment, master: Seen, heir: Seen, lost: int) -> Step:
+def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Step:
     """Let the heir take over, once every replica that may have more has reported."""
     view = seen.view
-    told = f"{master.name} has lost its data, and owns {len(view.slots_of(master.id))} slots"
-    if awaited := [copy for copy in view.replicas_of(master.id) if not copy.answers and _may_answer(seen, copy)]:
+    told = f"{primary.name} has lost its data, and owns {len(view.slots_of(primary.id))} slots"
+    if awaited := [copy for copy in view.replicas_of(primary.id) if not copy.answers and _may_answer(seen, copy)]:
         names = ", ".join(copy.name for copy in awaited)
         message = f"{told}. Before a replica takes its place, {names} may tell how much it has."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.
-    mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.masters) - lost >= view.majority else "TAKEOVER"
-    message = f"{told}: {heir.name} takes its place."
-    call = take_over(seen, heir.id, mode)
+    mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.primaries) - lost >= view.majority else "TAKEOVER"
+    message = f"{told}: {candidate.name} takes its place."
+    call = take_over(seen, candidate.id, mode)
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
 
 
@@ -63,7 +63,7 @@ def take_over(seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOV
 
 def _may_answer(seen: Assessment, copy: Seen) -> bool:
     """Whether an unreachable replica is about to answer: its pod starts, and nothing is wrong with it."""
-    place = seen.place_of(copy.id)
-    if place is None or place.pod is None or seen.lost(copy.id):
+    instance = seen.instance_of(copy.id)
+    if instance is None or instance.pod is None or seen.lost(copy.id):
         return False
-    return not place.leaving and not place.pod.trouble
+    return not instance.leaving and not instance.pod.trouble

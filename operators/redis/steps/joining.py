@@ -16,23 +16,23 @@ from shared.runtime.plan import PASS, Step
 
 def join_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Make new nodes members, once it is recorded which nodes they are (`record_nodes`)."""
-    if not resource.formed or not seen.view.masters:
+    if not resource.formed or not seen.view.primaries:
         return PASS
-    new = [place for place in seen.awaited if place.said and _is_recorded(place) and not place.leaving]
-    if full := next((place for place in new if not place.is_blank), None):
+    new = [instance for instance in seen.awaited if instance.report and _is_recorded(instance) and not instance.leaving]
+    if full := next((instance for instance in new if not instance.is_blank), None):
         return _refuse(full)
     return _meet(resource, seen, new) if new else PASS
 
 
-def _is_recorded(place: Instance) -> bool:
-    return place.recorded is not None and place.recorded.node_id == place.id
+def _is_recorded(instance: Instance) -> bool:
+    return instance.recorded is not None and instance.recorded.node_id == instance.id
 
 
-def _refuse(place: Instance) -> Step:
+def _refuse(instance: Instance) -> Step:
     """A node with data of its own is neither joined nor emptied."""
-    assert place.said is not None
+    assert instance.report is not None
     message = (
-        f"{place.name} is no member of the cluster, and holds {place.said.keys} keys: it is neither joined nor "
+        f"{instance.name} is no member of the cluster, and holds {instance.report.keys} keys: it is neither joined nor "
         "emptied. If nobody needs them, delete its volume claim and its pod: an empty one takes its place."
     )
     return Step.wait(NODE_NOT_EMPTY, message, warning=True, requeue=BLOCKED_SECONDS)
@@ -40,14 +40,14 @@ def _refuse(place: Instance) -> Step:
 
 def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step:
     """Let all members meet the new nodes, except those whose address a member is meeting already."""
-    for place in new:
-        NODE.after(seen.node_state(place.id), NodeEvent.MEET)
-    via = tuple(seen.at(voice.id) for voice in seen.view.reachable_nodes)
+    for instance in new:
+        NODE.after(seen.node_state(instance.id), NodeEvent.MEET)
+    via = tuple(seen.at(reporter.id) for reporter in seen.view.reachable_nodes)
     met = {address for _, address in seen.view.being_met}
     calls = [
-        Meet(seen.secrets.access, endpoint(resource, place), id=place.id, via=via)
-        for place in new
-        if place.pod and place.pod.address not in met
+        Meet(seen.secrets.access, endpoint(resource, instance), id=instance.id, via=via)
+        for instance in new
+        if instance.pod and instance.pod.address not in met
     ]
-    names = ", ".join(place.name for place in new)
+    names = ", ".join(instance.name for instance in new)
     return Step.wait(JOINING, f"New nodes join, which are empty: {names}.", *calls, requeue=GOSSIP_SECONDS)

@@ -27,14 +27,14 @@ def record_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     """Record which node is on which disk before anything depends on it: that tells a loss from an outage."""
     if not resource.formed:
         return PASS
-    changed = [place for place in seen.places if seen.node_to_record(place) != place.as_recorded]
+    changed = [instance for instance in seen.instances if seen.node_to_record(instance) != instance.as_recorded]
     if not changed:
         return PASS
-    message = f"Which node is on which disk at {', '.join(place.name for place in changed)} is written down."
+    message = f"Which node is on which disk at {', '.join(instance.name for instance in changed)} is written down."
     return Step.wait(phase_or(resource, RECORDING), message, requeue=0)
 
 
-def meet_again(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def update_addresses(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Tell members the present addresses of their peers, by node id.
 
     Nodes look for each other at the addresses at which they last met. Before anything is forgotten: a node that the
@@ -46,7 +46,7 @@ def meet_again(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
     members = {
         node.id: seen.reachable[node.id] for node in view.reachable_nodes if _stays(resource, seen.reachable[node.id])
     }
-    at = {node_id: place.pod.address for node_id, place in members.items() if place.pod}
+    at = {node_id: instance.pod.address for node_id, instance in members.items() if instance.pod}
     unaware, mistaken = view.missing(at), view.misplaced(at)
     calls = []
     for node_id, address in at.items():
@@ -65,12 +65,12 @@ def meet_again(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
     )
 
 
-def _stays(resource: RedisCluster, place: Instance) -> bool:
+def _stays(resource: RedisCluster, instance: Instance) -> bool:
     """Whether the spec asks for an instance, or its node owns slots, so that its pod does not go."""
-    return place.number < resource.spec.replicas or bool(place.said and place.said.me.slots)
+    return instance.number < resource.spec.replicas or bool(instance.report and instance.report.me.slots)
 
 
-def forget_gone(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Let every member that knows it forget a node that never comes back.
 
     Never a node that owns slots, because a replica may yet be elected in its place. Nor one that members replicate, who
@@ -79,22 +79,22 @@ def forget_gone(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     if not resource.formed:
         return PASS
     view = seen.view
-    gone = [node for node in view.members if _forgettable(seen, node)]
-    if not gone:
+    removed = [node for node in view.members if _forgettable(seen, node)]
+    if not removed:
         return PASS
-    names = ", ".join(node.name for node in gone)
+    names = ", ".join(node.name for node in removed)
     # A new node never hears what a lost primary owned, either.
-    lost = [master.id for master in view.masters if seen.lost(master.id)]
-    if conflicts := view.without((*lost, *(node.id for node in gone))).settled:
+    lost = [primary.id for primary in view.primaries if seen.lost(primary.id)]
+    if conflicts := view.without((*lost, *(node.id for node in removed))).settled:
         message = f"{names} can be forgotten once the others agree. {conflicts}"
         return Step.wait(FORGETTING, message, requeue=GOSSIP_SECONDS)
     calls = [
         Forget(
             seen.secrets.access,
             node.id,
-            _all_at(seen, (voice.id for voice in view.reachable_nodes if voice.id in node.told)),
+            _all_at(seen, (reporter.id for reporter in view.reachable_nodes if reporter.id in node.entries)),
         )
-        for node in gone
+        for node in removed
     ]
     message = f"{names}: gone for good, and holds nothing that counts; all forget it."
     return Step.wait(FORGETTING, message, *calls, requeue=GOSSIP_SECONDS)

@@ -33,7 +33,7 @@ class _Sorted:
     waiting: list[str] = field(default_factory=list)
 
 
-def mend_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Let each open slot arrive, from its present owner at the node that has some of its keys.
 
     A slot is never merely assigned to a node: the engine moves the rest of its keys first (migration/).

@@ -13,10 +13,13 @@ from shared.runtime.plan import PASS, Step
 
 def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """While no node answers though the kubelet finds some ready, the network is at fault, and not the cluster."""
-    ready = [place for place in seen.places if place.ready]
+    ready = [instance for instance in seen.instances if instance.ready]
     if not resource.formed or seen.reachable or not ready:
         return PASS
-    names, error = ", ".join(place.name for place in ready), next((place.error for place in ready if place.error), "")
+    names, error = (
+        ", ".join(instance.name for instance in ready),
+        next((instance.error for instance in ready if instance.error), ""),
+    )
     message = (
         f"{names}: ready, says Kubernetes, and yet no node answers the operator{': ' if error else ''}"
         f"{error.rstrip('.')}. Nothing is changed meanwhile. Look whether a NetworkPolicy lets the operator's pods "
@@ -25,7 +28,7 @@ def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     return Step.wait(REDIS_UNREACHABLE, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
-def refuse_strangers(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """A member that is of none of our pods may belong to someone else: it is neither used nor forgotten."""
     if not resource.formed or not seen.unknown_nodes:
         return PASS

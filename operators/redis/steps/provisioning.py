@@ -24,7 +24,7 @@ from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.steps.configuration import config_digest, config_mark
 from operators.redis.steps.rolling_update import permitted
-from operators.redis.steps.rollout_markers import heard_by_all, made_with
+from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET, Obj
@@ -44,7 +44,7 @@ REFUSAL = "redis.middleware.hc.cn/growth-refused"
 
 def refuse_foreign_data(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """What a RedisCluster of this name left behind is neither taken nor deleted, unless a person hands it over."""
-    found = [seen.stateful_set, *(place.volume for place in seen.places)]
+    found = [seen.stateful_set, *(instance.volume for instance in seen.instances)]
     theirs = [obj for obj in found if obj is not None and _uid(obj) != resource.uid]
     if not theirs:
         return PASS
@@ -63,7 +63,7 @@ def _uid(obj: Obj) -> str:
     return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
 
 
-def keep_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
+def ensure_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
     """Each node has a name from its first second, and clients one address for those that take them."""
     own = names.owner(resource, settings.operator)
     return Step.do(
@@ -72,19 +72,19 @@ def keep_services(settings: Settings, resource: RedisCluster, _seen: Observed, _
     )
 
 
-def keep_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """The PodDisruptionBudget is as the spec, or care for the data, asks."""
-    wanted, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
+    desired, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
     if seen.disruption_budget is not None:
         try:
-            require_ours(wanted, seen.disruption_budget, resource.uid)
+            require_ours(desired, seen.disruption_budget, resource.uid)
         except NotOurs as error:
             return Step.blocked(NOT_OURS, str(error))
         found = seen.disruption_budget
-    return provisioning.keep_disruption_budget(wanted, found)
+    return provisioning.keep_disruption_budget(desired, found)
 
 
-def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Keep a replica for each node that the spec asks for, and for each that must not be removed yet.
 
     While a version is refused the template keeps the image that nodes have, so that repairs go on.
@@ -101,7 +101,7 @@ def keep_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessme
 # Secrets.
 
 
-def keep_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     """What nodes mount is there before they are; certificates are new before the old ones end."""
     own = names.owner(resource, settings.operator)
     try:
@@ -130,9 +130,9 @@ def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSec
     held = content_of(secrets.found.get(name))
     if not held.get(EXPORTER_PASSWORD_KEY):
         return _write(own, name, seen, held, token=EXPORTER_PASSWORD_KEY)
-    if secrets.passwords is not None or secrets.wanted is None:
+    if secrets.passwords is not None or secrets.desired is None:
         return None
-    return users_secret(resource, own, Passwords(secrets.wanted, exporter=held[EXPORTER_PASSWORD_KEY]), seen)
+    return users_secret(resource, own, Passwords(secrets.desired, exporter=held[EXPORTER_PASSWORD_KEY]), seen)
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
@@ -159,14 +159,14 @@ def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) ->
     """What nodes are to mount, a step nearer to what they are to come to."""
     held, original = seen.secrets.mounted, seen.secrets.original
     heard = held is not None and _heard(held, seen)
-    why, wanted = following(held, original, reachable=heard, now=now)
-    if wanted is None:
+    why, desired = following(held, original, reachable=heard, now=now)
+    if desired is None:
         return "", None
-    return why, _write(own, names.tls_secret(resource), seen, wanted.content(), kind="kubernetes.io/tls")
+    return why, _write(own, names.tls_secret(resource), seen, desired.content(), kind="kubernetes.io/tls")
 
 
 def _heard(mounted: MountedCertificates, seen: Observed) -> bool:
-    return heard_by_all(seen, CERTIFICATE_MARK, mounted.mark)
+    return applied_everywhere(seen, CERTIFICATE_MARK, mounted.mark)
 
 
 def _write(
@@ -199,7 +199,7 @@ def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
     if resource.spec.storage is None or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
-        [place.volume for place in seen.places if place.volume],
+        [instance.volume for instance in seen.instances if instance.volume],
         seen.stateful_set,
         resource.spec.storage.size,
         now,

@@ -33,7 +33,7 @@ def move_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
         return _refuse(plan.refusal)
     if not plan.moves:
         return PASS
-    return next(filter(None, (ask(seen) for ask in _QUESTIONS)), None) or _start(resource, seen)
+    return next(filter(None, (check(seen) for check in _CHECKS)), None) or _start(resource, seen)
 
 
 def _refuse(refusal: CannotAssign | CannotMove) -> Step:
@@ -44,10 +44,10 @@ def _refuse(refusal: CannotAssign | CannotMove) -> Step:
 
 def _await_owners(seen: Assessment) -> Step | None:
     """Does every owner of slots answer?"""
-    silent = [master for master in seen.view.masters if not master.answers]
-    if not silent:
+    unreachable = [primary for primary in seen.view.primaries if not primary.answers]
+    if not unreachable:
         return None
-    message = f"Slots are to move, and {silent[0].name}, which owns some, does not answer: it is waited for."
+    message = f"Slots are to move, and {unreachable[0].name}, which owns some, does not answer: it is waited for."
     return Step.wait(MOVING_HELD, message, warning=True, requeue=SYNC_SECONDS)
 
 
@@ -64,13 +64,13 @@ def _await_instances(seen: Assessment) -> Step | None:
     if not new or not seen.awaited:
         return None
     told = f"Slots move to {', '.join(map(seen.name_of, new))} once all nodes are there."
-    return Step.wait(SCALING, " ".join([told, *(place.why_away for place in seen.awaited)]), requeue=SYNC_SECONDS)
+    return Step.wait(SCALING, " ".join([told, *(instance.why_away for instance in seen.awaited)]), requeue=SYNC_SECONDS)
 
 
 def _await_sync(seen: Assessment) -> Step | None:
     """Is every replica where it is to be, and those of targets in sync?"""
     targets = _targets(seen)
-    lagging = [node.id for node in seen.view.reachable_nodes if node.master in targets and not node.synced]
+    lagging = [node.id for node in seen.view.reachable_nodes if node.primary in targets and not node.synced]
     if not (behind := [*seen.changed_pairs, *lagging]):
         return None
     message = f"Slots move once {seen.name_of(behind[0])} is in step with its master, which gets some."
@@ -90,22 +90,22 @@ def _require_memory(seen: Assessment) -> Step | None:
     """Does every target have memory for what it is to receive? A slot counts as its owner's slots on average."""
     coming: dict[str, float] = {}
     for move in seen.slot_plan.moves:
-        said = seen.view.nodes[move.source].said
+        report = seen.view.nodes[move.source].report
         share = len(move.slots) / max(len(seen.view.slots_of(move.source)), 1)
-        more = share * (said.memory if said and said.keys else 0)
+        more = share * (report.memory if report and report.keys else 0)
         coming[move.target] = coming.get(move.target, 0.0) + more
     for node_id, more in coming.items():
-        said = seen.view.nodes[node_id].said
-        if said and said.max_memory and said.memory + more > MAX_MEMORY_SHARE * said.max_memory:
+        report = seen.view.nodes[node_id].report
+        if report and report.max_memory and report.memory + more > MAX_MEMORY_SHARE * report.max_memory:
             message = (
-                f"{seen.name_of(node_id)} would have {int(said.memory + more):,} of {said.max_memory:,} bytes "
+                f"{seen.name_of(node_id)} would have {int(report.memory + more):,} of {report.max_memory:,} bytes "
                 "(maxmemory) in use with the slots that are to move to it: none does. Raise maxmemory, or add a master."
             )
             return Step.wait(TARGET_FULL, message, warning=True, requeue=BLOCKED_SECONDS)
     return None
 
 
-_QUESTIONS: Sequence[Callable[[Assessment], Step | None]] = (
+_CHECKS: Sequence[Callable[[Assessment], Step | None]] = (
     _await_owners,
     _record_assignments,
     _await_instances,

@@ -21,22 +21,22 @@ def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> S
     if not resource.formed:
         return PASS
     changes = seen.changed_pairs
-    blank = {node_id: master for node_id, master in changes.items() if seen.reachable[node_id].is_blank}
+    blank = {node_id: primary for node_id, primary in changes.items() if seen.reachable[node_id].is_blank}
     if blank:
         told = "; ".join(
-            f"{seen.name_of(node_id)} replicates {seen.name_of(master)}" for node_id, master in blank.items()
+            f"{seen.name_of(node_id)} replicates {seen.name_of(primary)}" for node_id, primary in blank.items()
         )
         calls = (_replicate(seen, *each) for each in blank.items())
         return Step.wait(PAIRING, f"{told}.", *calls, requeue=GOSSIP_SECONDS)
     return next((_change_primary(seen, *each) for each in changes.items()), PASS)
 
 
-def _change_primary(seen: Assessment, node_id: str, master: str) -> Step:
+def _change_primary(seen: Assessment, node_id: str, primary: str) -> Step:
     """Let a node replicate another primary: only a replica, while all others are in sync, and never the only copy."""
     node = seen.view.nodes[node_id]
-    told = f"{node.name} is to replicate {seen.name_of(master)}"
-    if node.is_master:
-        keys = node.said.keys if node.said else 0
+    told = f"{node.name} is to replicate {seen.name_of(primary)}"
+    if node.is_primary:
+        keys = node.report.keys if node.report else 0
         message = (
             f"{told}, and holds {keys} keys of slots that it does not own. It is left as it is. If nobody needs "
             "them, delete its volume claim and its pod: an empty one takes its place."
@@ -46,11 +46,11 @@ def _change_primary(seen: Assessment, node_id: str, master: str) -> Step:
         message = f"{told}, once all others are in step: {', '.join(seen.unsynced)} not yet."
         return Step.progressing(PAIRING, message, requeue=SYNC_SECONDS)
     if seen.is_needed(node_id):
-        message = f"{told}, and nobody else surely has what it has: {seen.name_of(node.master)} does not answer."
+        message = f"{told}, and nobody else surely has what it has: {seen.name_of(node.primary)} does not answer."
         return Step.progressing(PAIRING_HELD, message, warning=True, requeue=BLOCKED_SECONDS)
-    return Step.wait(PAIRING, f"{told}.", _replicate(seen, node_id, master), requeue=GOSSIP_SECONDS)
+    return Step.wait(PAIRING, f"{told}.", _replicate(seen, node_id, primary), requeue=GOSSIP_SECONDS)
 
 
-def _replicate(seen: Assessment, node_id: str, master: str) -> Replicate:
+def _replicate(seen: Assessment, node_id: str, primary: str) -> Replicate:
     NODE.after(seen.node_state(node_id), NodeEvent.REPLICATE)
-    return Replicate(seen.secrets.access, seen.at(node_id), node_id, master)
+    return Replicate(seen.secrets.access, seen.at(node_id), node_id, primary)

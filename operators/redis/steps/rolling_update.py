@@ -26,15 +26,15 @@ BROKEN = 1
 """The highest rank of nodes that are not in sync as it is."""
 
 
-def outdated(seen: Observed, place: Instance) -> bool:
+def outdated(seen: Observed, instance: Instance) -> bool:
     """Whether a pod runs otherwise than the StatefulSet now says."""
-    return is_outdated(place.pod_obj, seen.stateful_set, TEMPLATE)
+    return is_outdated(instance.pod_obj, seen.stateful_set, TEMPLATE)
 
 
 def running(resource: RedisCluster, seen: Observed) -> tuple[Engine, ...]:
     """What nodes run: as they say themselves, or, where none does, as the status last told."""
-    said = [place.said for place in seen.places if place.said]
-    engines = [Engine("valkey" if each.engine == "valkey" else "redis", Version.parse(each.version)) for each in said]
+    report = [instance.report for instance in seen.instances if instance.report]
+    engines = [Engine("valkey" if each.engine == "valkey" else "redis", Version.parse(each.version)) for each in report]
     return tuple(engines or (known.engine for known in resource.recorded_nodes if known.engine))
 
 
@@ -71,32 +71,32 @@ def restart_broken(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
     Not where data that may be the only copy would go with the pod.
     """
     broken = [
-        place
-        for place in rolling_update.broken(seen.places, partial(outdated, seen))
-        if not _is_dear(resource, seen, place)
+        instance
+        for instance in rolling_update.broken(seen.instances, partial(outdated, seen))
+        if not _would_lose_data(resource, seen, instance)
     ]
     if not broken:
         return PASS
-    names = ", ".join(place.name for place in broken)
+    names = ", ".join(instance.name for instance in broken)
     message = f"{names}: does not run, and was made before the change; it is made anew."
     return Step.wait(UPGRADING if resource.formed else CREATING, message, *map(restart, broken))
 
 
 def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Recreate outdated pods one at a time: broken ones first, then replicas; a primary after a replica took over."""
-    stale = [place for place in seen.staying if outdated(seen, place)]
+    stale = [instance for instance in seen.staying if outdated(seen, instance)]
     if not resource.formed or not stale:
         return PASS
-    roll = RollingUpdate(seen.places, partial(outdated, seen), stale, UPGRADING, ROLL_HELD, BLOCKED_SECONDS)
+    roll = RollingUpdate(seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_HELD, BLOCKED_SECONDS)
     if not resource.spec.rolls:
-        names = ", ".join(place.name for place in stale)
+        names = ", ".join(instance.name for instance in stale)
         return Step.progressing(
             PODS_OUTDATED, f"{roll.goal}: {names}. spec.pod[0].updateStrategy is OnDelete: delete them."
         )
-    if leaving := [place for place in seen.places if place.leaving]:
+    if leaving := [instance for instance in seen.instances if instance.leaving]:
         return _await_deletion(roll, leaving[0], now)
     return roll.next(
-        rank=lambda place: (_rank(seen, place), place.number),
+        rank=lambda instance: (_rank(seen, instance), instance.number),
         gates=(
             partial(_recreate_broken, resource, seen, roll),  # nothing depends on it, unless its data is the only copy
             partial(_await_others, seen, roll, now),  # each present, in sync and ready
@@ -106,18 +106,18 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
     )
 
 
-def _await_deletion(roll: RollingUpdate[Instance], place: Instance, now: datetime) -> Step:
-    message = f"{roll.goal}. {place.name} is on the way out"
-    if stuck := _stuck(place, now):
+def _await_deletion(roll: RollingUpdate[Instance], instance: Instance, now: datetime) -> Step:
+    message = f"{roll.goal}. {instance.name} is on the way out"
+    if stuck := _stuck(instance, now):
         return Step.wait(ROLL_HELD, f"{message}, and {stuck}", warning=True, requeue=BLOCKED_SECONDS)
     return Step.wait(UPGRADING, f"{message}.", requeue=BLOCKED_SECONDS)
 
 
-def _stuck(place: Instance, now: datetime) -> str:
+def _stuck(instance: Instance, now: datetime) -> str:
     """What keeps a pod whose deletion was asked for; empty if it may simply take its time."""
-    assert place.pod_obj is not None
-    metadata = place.pod_obj["metadata"]
-    if place.pod is None and metadata.get("finalizers"):
+    assert instance.pod_obj is not None
+    metadata = instance.pod_obj["metadata"]
+    if instance.pod is None and metadata.get("finalizers"):
         return f"is kept by finalizers, though it has ended: {', '.join(metadata['finalizers'])}."
     if now - datetime.fromisoformat(metadata["deletionTimestamp"]) > RETURN_TIMEOUT:
         return f"should have gone at {metadata['deletionTimestamp']}. {STUCK}"
@@ -125,47 +125,47 @@ def _stuck(place: Instance, now: datetime) -> str:
 
 
 def _recreate_broken(
-    resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], place: Instance
+    resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], instance: Instance
 ) -> Step | None:
-    if _rank(seen, place) > BROKEN:
+    if _rank(seen, instance) > BROKEN:
         return None
-    if _is_dear(resource, seen, place):
-        return roll.hold(place, "it does not answer, and its data may be the only copy, and go with its pod.")
-    return roll.recreate(place, ", which nobody misses, is made anew.")
+    if _would_lose_data(resource, seen, instance):
+        return roll.hold(instance, "it does not answer, and its data may be the only copy, and go with its pod.")
+    return roll.recreate(instance, ", which nobody misses, is made anew.")
 
 
-def _is_dear(resource: RedisCluster, seen: Assessment, place: Instance) -> bool:
+def _would_lose_data(resource: RedisCluster, seen: Assessment, instance: Instance) -> bool:
     """Whether data that may be the only copy would go with a pod."""
-    node_id = place.id or (place.recorded.node_id if place.recorded else "")
+    node_id = instance.id or (instance.recorded.node_id if instance.recorded else "")
     if not resource.formed or outlives_pods(resource) or seen.lost(node_id):
         return False
     return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
 
-def _rank(seen: Assessment, place: Instance) -> int:
+def _rank(seen: Assessment, instance: Instance) -> int:
     """Who goes first: whom nobody misses, then replicas, masters last."""
-    node = seen.view.nodes.get(place.id)
-    if node is None or node.said is None:
+    node = seen.view.nodes.get(instance.id)
+    if node is None or node.report is None:
         return 0
     if node.is_replica:
         return 1 if not node.synced else 2
-    return 3 if not seen.view.slots_of(place.id) else 4
+    return 3 if not seen.view.slots_of(instance.id) else 4
 
 
-def _await_others(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
-    why = _missing(seen, place)
+def _await_others(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:
+    why = _missing(seen, instance)
     if not why:
         return None
-    missing = [other for other in seen.places if other is not place and not _is_back(seen, other)]
+    missing = [other for other in seen.instances if other is not instance and not _is_back(seen, other)]
     if all(not outdated(seen, other) and is_returning(other, now) for other in missing):
         return roll.wait(why, requeue=GOSSIP_SECONDS)
-    return roll.hold(place, why)
+    return roll.hold(instance, why)
 
 
-def _missing(seen: Assessment, place: Instance) -> str:
+def _missing(seen: Assessment, instance: Instance) -> str:
     """Who beside a pod is not there or not in step, and why; empty if all are: another one must not go meanwhile."""
     for other in seen.staying:
-        if other is place:
+        if other is instance:
             continue
         node = seen.view.nodes.get(other.id)
         if node is None:
@@ -177,55 +177,73 @@ def _missing(seen: Assessment, place: Instance) -> str:
         if not other.ready:
             return f"{other.name} is not ready yet, says Kubernetes."
     changed = seen.pairs
-    behind = [node_id for node_id, master in changed.items() if seen.view.nodes[node_id].master != master]
+    behind = [node_id for node_id, primary in changed.items() if seen.view.nodes[node_id].primary != primary]
     return f"{seen.name_of(behind[0])} is to replicate {seen.name_of(changed[behind[0]])} first." if behind else ""
 
 
-def _why_missing(place: Instance) -> str:
-    if place.pod is None:
-        return f"{place.name} has no pod."
-    if place.pod.trouble:
-        return f"{place.name} does not start: {place.pod.trouble}"
-    return f"{place.name} does not answer: {place.error.rstrip('.')}." if place.error else f"{place.name} starts."
+def _why_missing(instance: Instance) -> str:
+    if instance.pod is None:
+        return f"{instance.name} has no pod."
+    if instance.pod.trouble:
+        return f"{instance.name} does not start: {instance.pod.trouble}"
+    return (
+        f"{instance.name} does not answer: {instance.error.rstrip('.')}."
+        if instance.error
+        else f"{instance.name} starts."
+    )
 
 
-def _is_back(seen: Assessment, place: Instance) -> bool:
-    node = seen.view.nodes.get(place.id)
-    return node is not None and (not node.is_replica or node.synced) and place.ready
+def _is_back(seen: Assessment, instance: Instance) -> bool:
+    node = seen.view.nodes.get(instance.id)
+    return node is not None and (not node.is_replica or node.synced) and instance.ready
 
 
-def _await_clients(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, place: Instance) -> Step | None:
-    if seen.view.slots_of(place.id) or not place.is_asked(now):
+def _await_clients(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:
+    if seen.view.slots_of(instance.id) or not instance.is_draining(now):
         return None
-    return roll.wait(f"Clients hear that {place.name} is no master any more.", requeue=GOSSIP_SECONDS)
+    return roll.wait(f"Clients hear that {instance.name} is no master any more.", requeue=GOSSIP_SECONDS)
 
 
-def _fail_over(resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], place: Instance) -> Step | None:
+def _fail_over(
+    resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], instance: Instance
+) -> Step | None:
     """Recreate a primary's pod once it is none any more: a replica in sync takes over, if possible a current one."""
     view = seen.view
-    if not view.slots_of(place.id):
+    if not view.slots_of(instance.id):
         return None
-    heirs = [heir for heir in view.heirs(place.id) if heir.synced and not seen.reachable[heir.id].leaving]
-    if heirs:  # one at a place that is removed will do for want of another: its pod stays while it owns slots
-        heir = min(heirs, key=lambda heir: (not _stays(resource, seen, heir), outdated(seen, seen.reachable[heir.id])))
-        call = take_over(seen, heir.id)
+    failover_candidates = [
+        candidate
+        for candidate in view.failover_candidates(instance.id)
+        if candidate.synced and not seen.reachable[candidate.id].leaving
+    ]
+    if (
+        failover_candidates
+    ):  # one at a place that is removed will do for want of another: its pod stays while it owns slots
+        candidate = min(
+            failover_candidates,
+            key=lambda candidate: (not _stays(resource, seen, candidate), outdated(seen, seen.reachable[candidate.id])),
+        )
+        call = take_over(seen, candidate.id)
         return Step.wait(
-            UPGRADING, f"{roll.goal}; {heir.name} takes the place of {place.name}.", call, requeue=FAILOVER_SECONDS
+            UPGRADING,
+            f"{roll.goal}; {candidate.name} takes the place of {instance.name}.",
+            call,
+            requeue=FAILOVER_SECONDS,
         )
     # Also replicas that are to follow another, or to go: they may be elected meanwhile, and lack what it has.
-    followed = dict.fromkeys(replica for replica, master in seen.pairs.items() if master == place.id)
-    followed |= dict.fromkeys(copy.id for copy in view.replicas_of(place.id) if not seen.lost(copy.id))
-    if followed and place.id not in seen.primaries:
+    followed = dict.fromkeys(replica for replica, primary in seen.pairs.items() if primary == instance.id)
+    followed |= dict.fromkeys(copy.id for copy in view.replicas_of(instance.id) if not seen.lost(copy.id))
+    if followed and instance.id not in seen.primaries:
         return PASS  # it gives its slots away first
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
-        return roll.hold(place, f"it is a master, and of its replicas ({names}) none is in step.")
+        return roll.hold(instance, f"it is a master, and of its replicas ({names}) none is in step.")
     if not outlives_pods(resource):
         why = "it is a master without a replica, and its data would go with its pod (there is no spec.storage)."
-        return roll.hold(place, f"{why} Let spec.replicas be larger.")
-    return roll.recreate(place, " is made anew. It has no replica: its slots are not served until it is back.")
+        return roll.hold(instance, f"{why} Let spec.replicas be larger.")
+    return roll.recreate(instance, " is made anew. It has no replica: its slots are not served until it is back.")
 
 
 def _stays(resource: RedisCluster, seen: Assessment, node: Seen) -> bool:
-    place = seen.reachable.get(node.id)
-    return place is not None and place.number < resource.spec.replicas and not place.leaving
+    instance = seen.reachable.get(node.id)
+    return instance is not None and instance.number < resource.spec.replicas and not instance.leaving

@@ -23,29 +23,29 @@ def made_with(secrets: Secrets) -> dict[str, str]:
     return marks | ({CERTIFICATE_MARK: secrets.mounted.mark} if secrets.mounted else {})
 
 
-def told(place: Instance, mark: str) -> str:
+def marker(instance: Instance, mark: str) -> str:
     """The annotation of a pod whose server has heard of it."""
-    restarts = container_status(place.pod_obj, CONTAINER).get("restartCount") or 0
+    restarts = container_status(instance.pod_obj, CONTAINER).get("restartCount") or 0
     return f"{mark}.{restarts}" if restarts else mark
 
 
-def has_heard(place: Instance, name: str, mark: str) -> bool:
+def is_applied(instance: Instance, name: str, mark: str) -> bool:
     """Whether the server at a place has heard of what a mark stands for."""
-    return annotation(place.pod_obj, name) == told(place, mark)
+    return annotation(instance.pod_obj, name) == marker(instance, mark)
 
 
 def running(seen: Observed) -> list[Instance]:
     """Whose server runs, whether it answers or not."""
-    return [place for place in seen.places if place.pod is not None and place.runs]
+    return [instance for instance in seen.instances if instance.pod is not None and instance.runs]
 
 
-def heard_by_all(seen: Observed, name: str, mark: str) -> bool:
+def applied_everywhere(seen: Observed, name: str, mark: str) -> bool:
     """Whether every server that runs has heard of it, and those to come will read it."""
     made = (seen.stateful_set or {"spec": {"template": {}}})["spec"]["template"]
-    return annotation(made, name) == mark and all(has_heard(place, name, mark) for place in running(seen))
+    return annotation(made, name) == mark and all(is_applied(instance, name, mark) for instance in running(seen))
 
 
-def noted(place: Instance, name: str, value: str) -> Patch:
+def mark_pod(instance: Instance, name: str, value: str) -> Patch:
     """Marks a pod. The kubelet, which notices, then brings what else changed for the pod, too."""
-    assert place.pod_obj is not None
-    return Patch(POD, place.pod_obj, {"metadata": {"annotations": {name: value}}})
+    assert instance.pod_obj is not None
+    return Patch(POD, instance.pod_obj, {"metadata": {"annotations": {name: value}}})

@@ -24,8 +24,8 @@ def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
         node = view.nodes[node_id]
         if not node.is_replica or view.slots_of(node_id):
             continue
-        told = f"{seen.name_of(node.master)} goes, and {node.name} takes its place"
-        if not node.synced or not view.nodes[node.master].answers:
+        told = f"{seen.name_of(node.primary)} goes, and {node.name} takes its place"
+        if not node.synced or not view.nodes[node.primary].answers:
             message = f"{told} once it has all of its data, and both are there."
             return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
         call = take_over(seen, node_id)
@@ -33,39 +33,45 @@ def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     return PASS
 
 
-def make_room_for_masters(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Recreate a surplus replica with an empty volume, where fewer nodes are empty than primaries are missing.
 
     No command empties a node safely. So its volume is deleted, and with it the copy of its primary's data.
     """
-    missing = resource.masters - len(seen.primaries) if resource.formed else 0
+    missing = resource.primaries - len(seen.primaries) if resource.formed else 0
     if missing <= 0:
         return PASS
-    told = f"{len(seen.primaries)} of {resource.masters} masters are there"
+    told = f"{len(seen.primaries)} of {resource.primaries} masters are there"
     if resource.spec.template.volumes is not None:
         message = f"{told}, and no node holds nothing: raise spec.replicas by {missing}; new nodes become masters."
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
     if seen.awaited:
-        away = " ".join(place.why_away for place in seen.awaited)
+        away = " ".join(instance.why_away for instance in seen.awaited)
         return Step.wait(SCALING, f"{told}. {away}", requeue=SYNC_SECONDS)
     if seen.unsynced:
         message = f"{told}. A replica becomes one, once all are in step: {', '.join(seen.unsynced)} not yet."
         return Step.wait(SCALING, message, requeue=SYNC_SECONDS)
-    place = _spare_replica(seen)
-    if place is None:
+    instance = _spare_replica(seen)
+    if instance is None:
         message = f"{told}, and no replica can be spared."
         return Step.wait(SCALING, message, warning=True, requeue=BLOCKED_SECONDS)
-    NODE.after(seen.node_state(place.id), NodeEvent.RECREATE)
-    message = f"{told}: {place.name} begins anew with an empty disk, for it is to be one; its master has what it has."
-    return Step.wait(SCALING, message, *volumes.replace_disk(place, in_use=bool(seen.view.slots_of(place.id))))
+    NODE.after(seen.node_state(instance.id), NodeEvent.RECREATE)
+    message = (
+        f"{told}: {instance.name} begins anew with an empty disk, for it is to be one; its master has what it has."
+    )
+    return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=bool(seen.view.slots_of(instance.id))))
 
 
 def _spare_replica(seen: Assessment) -> Instance | None:
     """The replica to recreate: one of the primary that has most, whose data surely is elsewhere."""
     view = seen.view
-    spare = [place for place in seen.members.values() if view.nodes[place.id].synced and not seen.is_needed(place.id)]
+    spare = [
+        instance
+        for instance in seen.members.values()
+        if view.nodes[instance.id].synced and not seen.is_needed(instance.id)
+    ]
     return max(
         spare,
-        key=lambda place: (len(view.replicas_of(view.nodes[place.id].master)), place.number),
+        key=lambda instance: (len(view.replicas_of(view.nodes[instance.id].primary)), instance.number),
         default=None,
     )

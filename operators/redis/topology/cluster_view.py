@@ -12,7 +12,7 @@ from functools import cached_property
 from operators.redis.client.responses import NodeReport
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology import view_conflicts
-from operators.redis.topology.merged_view import Gossip, Seen
+from operators.redis.topology.merged_view import MergedView, Seen
 from operators.redis.topology.view_conflicts import Disagreement
 
 __all__ = ["ClusterView", "Disagreement", "OpenSlot", "Seen"]
@@ -39,23 +39,23 @@ class OpenSlot:
 
 
 @dataclass(frozen=True)
-class ClusterView(Gossip):
+class ClusterView(MergedView):
     """The cluster as all reachable nodes see it."""
 
     @classmethod
-    def of(cls, said: Mapping[str, NodeReport], names: Mapping[str, str] | None = None) -> ClusterView:
+    def of(cls, report: Mapping[str, NodeReport], names: Mapping[str, str] | None = None) -> ClusterView:
         """Of what nodes said, by their ids, and what people call them."""
-        return cls(dict(said), dict(names or {}))
+        return cls(dict(report), dict(names or {}))
 
     def without(self, ids: Iterable[str]) -> ClusterView:
         """The same as if these nodes said nothing, and nobody spoke of them: those that are about to go."""
-        gone = frozenset(ids)
-        if not gone:
+        excluded = frozenset(ids)
+        if not excluded:
             return self
         kept = {
-            node_id: replace(said, nodes=tuple(node for node in said.nodes if node.id not in gone))
-            for node_id, said in self.said.items()
-            if node_id not in gone
+            node_id: replace(report, nodes=tuple(node for node in report.nodes if node.id not in excluded))
+            for node_id, report in self.report.items()
+            if node_id not in excluded
         }
         return ClusterView(kept, self.names)
 
@@ -67,46 +67,46 @@ class ClusterView(Gossip):
     @cached_property
     def settled(self) -> str:
         """Empty if all who answer agree, and are enough to speak for the cluster; else who disagrees with whom."""
-        return view_conflicts.told(self.disagreements)
+        return view_conflicts.summary(self.disagreements)
 
     @cached_property
     def outside(self) -> tuple[Seen, ...]:
         """Nodes that answer and are not of the cluster: new ones, as a rule."""
         return tuple(seen for seen in self.nodes.values() if seen.answers and seen.id not in self.cluster)
 
-    def unknown_nodes(self, ours: Iterable[str]) -> tuple[Seen, ...]:
+    def unknown_nodes(self, known: Iterable[str]) -> tuple[Seen, ...]:
         """Members of the cluster that are none of these."""
-        known = frozenset(ours)
+        known = frozenset(known)
         return tuple(seen for seen in self.members if seen.id not in known)
 
     @cached_property
-    def empty_masters(self) -> tuple[Seen, ...]:
+    def empty_primaries(self) -> tuple[Seen, ...]:
         """Members that answer, and are masters without slots: they have no vote."""
-        return tuple(seen for seen in self.reachable_nodes if seen.is_master and seen.id not in self.owned)
+        return tuple(seen for seen in self.reachable_nodes if seen.is_primary and seen.id not in self.owned)
 
     @cached_property
     def _replicas(self) -> Mapping[str, tuple[Seen, ...]]:
         found: dict[str, list[Seen]] = {}
         for seen in self.members:
-            found.setdefault(seen.master, []).append(seen)
-        return {master: tuple(replicas) for master, replicas in found.items()}
+            found.setdefault(seen.primary, []).append(seen)
+        return {primary: tuple(replicas) for primary, replicas in found.items()}
 
-    def replicas_of(self, master: str) -> tuple[Seen, ...]:
+    def replicas_of(self, primary: str) -> tuple[Seen, ...]:
         """Members that replicate this node, whether they answer or not."""
-        return self._replicas.get(master, ())
+        return self._replicas.get(primary, ())
 
-    def heirs(self, master: str) -> tuple[Seen, ...]:
+    def failover_candidates(self, primary: str) -> tuple[Seen, ...]:
         """Replicas that may take a node's place, the one that has most of its data first.
 
         While the master answers, those that follow it; afterwards, all that answer.
         """
-        alive = master in self.said
+        alive = primary in self.report
         fit = [
             seen
-            for seen in self.replicas_of(master)
-            if seen.said and not seen.said.loading and not seen.said.syncing and (seen.synced or not alive)
+            for seen in self.replicas_of(primary)
+            if seen.report and not seen.report.loading and not seen.report.syncing and (seen.synced or not alive)
         ]
-        return tuple(sorted(fit, key=lambda seen: (-seen.said.offset if seen.said else 0, seen.id)))
+        return tuple(sorted(fit, key=lambda seen: (-seen.report.offset if seen.report else 0, seen.id)))
 
     @cached_property
     def failing(self) -> tuple[Seen, ...]:
@@ -127,7 +127,7 @@ class ClusterView(Gossip):
         """
         return tuple(
             seen
-            for seen in self.masters
+            for seen in self.primaries
             if seen.failing and any(not replica.lost for replica in self.replicas_of(seen.id))
         )
 
@@ -139,9 +139,9 @@ class ClusterView(Gossip):
     @cached_property
     def refusing(self) -> tuple[Seen, ...]:
         """Members that answer, and say that they take no commands (cluster_state:fail)."""
-        return tuple(seen for seen in self.reachable_nodes if seen.said and not seen.said.state_ok)
+        return tuple(seen for seen in self.reachable_nodes if seen.report and not seen.report.state_ok)
 
-    def copies_beside(self, node_id: str) -> tuple[Seen, ...]:
+    def other_copies(self, node_id: str) -> tuple[Seen, ...]:
         """Who else surely has the data of a node: its master, if it answers, and that one's replicas that follow it.
 
         Without the master nobody can be sure how much its replicas have: then none counts.
@@ -149,13 +149,13 @@ class ClusterView(Gossip):
         seen = self.nodes.get(node_id)
         if seen is None:
             return ()
-        master = self.nodes.get(seen.master) if seen.is_replica else seen
-        if master is None or master.said is None or master.said.loading:
+        primary = self.nodes.get(seen.primary) if seen.is_replica else seen
+        if primary is None or primary.report is None or primary.report.loading:
             return ()
         return tuple(
             other
-            for other in (master, *self.replicas_of(master.id))
-            if other.id != node_id and (other is master or other.synced)
+            for other in (primary, *self.replicas_of(primary.id))
+            if other.id != node_id and (other is primary or other.synced)
         )
 
     def holds_only_copy(self, node_id: str) -> bool:
@@ -163,8 +163,8 @@ class ClusterView(Gossip):
         seen = self.nodes.get(node_id)
         if seen is None:
             return False
-        holds = bool(self.slots_of(node_id)) or seen.is_replica or (seen.said is not None and seen.said.keys > 0)
-        return holds and not self.copies_beside(node_id)
+        holds = bool(self.slots_of(node_id)) or seen.is_replica or (seen.report is not None and seen.report.keys > 0)
+        return holds and not self.other_copies(node_id)
 
     @cached_property
     def open(self) -> tuple[OpenSlot, ...]:
@@ -179,8 +179,8 @@ class ClusterView(Gossip):
             for slot, source in seen.line.importing.items():
                 ends.setdefault((slot, source, seen.id), set()).add("target")
         return tuple(
-            OpenSlot(slot, source, target, self.owners.get(slot, ""), "source" in told, "target" in told)
-            for (slot, source, target), told in sorted(ends.items())
+            OpenSlot(slot, source, target, self.owners.get(slot, ""), "source" in ends_seen, "target" in ends_seen)
+            for (slot, source, target), ends_seen in sorted(ends.items())
         )
 
     def missing(self, of: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
@@ -211,11 +211,11 @@ class ClusterView(Gossip):
         }
 
     def _met(self, by: Seen, node_id: str) -> bool:
-        node = by.said.node(node_id) if by.said else None
+        node = by.report.node(node_id) if by.report else None
         return node is not None and not node.noaddr and not node.handshake
 
     def _looks_elsewhere(self, by: Seen, node_id: str, address: str) -> bool:
-        node = by.said.node(node_id) if by.said else None
+        node = by.report.node(node_id) if by.report else None
         return by.id != node_id and node is not None and not node.noaddr and node.address != address
 
     @cached_property
@@ -224,7 +224,7 @@ class ClusterView(Gossip):
         return frozenset(
             (seen.id, node.address)
             for seen in self.reachable_nodes
-            if seen.said
-            for node in seen.said.nodes
+            if seen.report
+            for node in seen.report.nodes
             if node.handshake
         )

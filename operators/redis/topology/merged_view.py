@@ -30,42 +30,42 @@ class Seen:
 
     id: str
     name: str
-    said: NodeReport | None = None
-    told: Mapping[str, Node] = field(default_factory=dict)
+    report: NodeReport | None = None
+    entries: Mapping[str, Node] = field(default_factory=dict)
 
     @cached_property
     def line(self) -> Node:
         """What it says of itself; if it does not answer, what most others say, and of as many the latest epoch."""
-        if self.said is not None:
-            return self.said.me
-        alike = Counter((node.master, node.slots) for node in self.told.values())
+        if self.report is not None:
+            return self.report.me
+        alike = Counter((node.primary, node.slots) for node in self.entries.values())
         return max(
-            self.told.values(),
-            key=lambda node: (alike[node.master, node.slots], node.epoch, node.slots.mask, node.master, node.address),
+            self.entries.values(),
+            key=lambda node: (alike[node.primary, node.slots], node.epoch, node.slots.mask, node.primary, node.address),
         )
 
     @property
     def answers(self) -> bool:
         """Whether it answers the operator."""
-        return self.said is not None
+        return self.report is not None
 
     @property
-    def is_master(self) -> bool:
-        return not self.master
+    def is_primary(self) -> bool:
+        return not self.primary
 
     @property
     def is_replica(self) -> bool:
-        return bool(self.master)
+        return bool(self.primary)
 
     @property
-    def master(self) -> str:
+    def primary(self) -> str:
         """Id of the node that it replicates; empty for a master."""
-        return self.line.master
+        return self.line.primary
 
     @property
     def address(self) -> str:
         """By its own word, or where others last met it; empty if nobody knows."""
-        return self.line.address or next((node.address for node in self.told.values() if node.address), "")
+        return self.line.address or next((node.address for node in self.entries.values() if node.address), "")
 
     @property
     def epoch(self) -> int:
@@ -75,7 +75,7 @@ class Seen:
     @cached_property
     def others(self) -> Mapping[str, Node]:
         """What the others say of it."""
-        return {reporter: node for reporter, node in self.told.items() if reporter != self.id}
+        return {reporter: node for reporter, node in self.entries.items() if reporter != self.id}
 
     @property
     def failing(self) -> bool:
@@ -98,12 +98,12 @@ class Seen:
     @property
     def synced(self) -> bool:
         """Whether it is a replica that has got everything, and follows its master; not whether it lags."""
-        said = self.said
-        return said is not None and self.is_replica and said.link_up and not said.syncing and not said.loading
+        report = self.report
+        return report is not None and self.is_replica and report.link_up and not report.syncing and not report.loading
 
 
 @dataclass(frozen=True)
-class Gossip:
+class MergedView:
     """What all who answered say.
 
     Attributes:
@@ -111,7 +111,7 @@ class Gossip:
         names: what people call the nodes, by id; pods' names.
     """
 
-    said: Mapping[str, NodeReport]
+    report: Mapping[str, NodeReport]
     names: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -120,22 +120,22 @@ class Gossip:
 
         Not those being met: their ids are made up until they answer.
         """
-        told: dict[str, dict[str, Node]] = {node_id: {} for node_id in self.said}
-        for reporter in sorted(self.said):
-            for node in self.said[reporter].nodes:
+        entries: dict[str, dict[str, Node]] = {node_id: {} for node_id in self.report}
+        for reporter in sorted(self.report):
+            for node in self.report[reporter].nodes:
                 if not node.handshake:
-                    told.setdefault(node.id, {})[reporter] = node
+                    entries.setdefault(node.id, {})[reporter] = node
         return {
-            node_id: Seen(node_id, self._name(node_id, told[node_id]), self.said.get(node_id), told[node_id])
-            for node_id in sorted(told)
+            node_id: Seen(node_id, self._name(node_id, entries[node_id]), self.report.get(node_id), entries[node_id])
+            for node_id in sorted(entries)
         }
 
-    def _name(self, node_id: str, told: Mapping[str, Node]) -> str:
+    def _name(self, node_id: str, entries: Mapping[str, Node]) -> str:
         if name := self.names.get(node_id):
             return name
-        if host := next((node.host for node in told.values() if node.host), ""):
+        if host := next((node.host for node in entries.values() if node.host), ""):
             return host.partition(".")[0]
-        address = next((node.address for node in told.values() if node.address), "an unknown address")
+        address = next((node.address for node in entries.values() if node.address), "an unknown address")
         return f"node {node_id[:8]} at {address}"
 
     def name(self, node_id: str) -> str:
@@ -151,7 +151,7 @@ class Gossip:
         """
         group: dict[str, set[str]] = {node_id: {node_id} for node_id in self.nodes}
         for seen in self.nodes.values():
-            for reporter in seen.told:
+            for reporter in seen.entries:
                 one, other = group[seen.id], group[reporter]
                 if one is not other:
                     one |= other
@@ -189,8 +189,8 @@ class Gossip:
         found = {
             (node.epoch, seen.id, node.slots)
             for seen in self.nodes.values()
-            for node in ([seen.line] if seen.answers else seen.told.values())
-            if node.slots and not node.master
+            for node in ([seen.line] if seen.answers else seen.entries.values())
+            if node.slots and not node.primary
         }
         return tuple(sorted(found, key=lambda claim: (-claim[0], claim[1], claim[2].mask)))
 
@@ -234,7 +234,7 @@ class Gossip:
                     yield seen, other, both
 
     @cached_property
-    def masters(self) -> tuple[Seen, ...]:
+    def primaries(self) -> tuple[Seen, ...]:
         """Masters that own slots, by their lowest slot; also those that have failed."""
         return tuple(
             self.nodes[node_id] for node_id in sorted(self.owned, key=lambda each: self.owned[each].ranges[0][0])
@@ -246,9 +246,9 @@ class Gossip:
 
         Source: Redis Cluster specification, "Replica election and promotion".
         """
-        return len(self.masters) // 2 + 1
+        return len(self.primaries) // 2 + 1
 
     @cached_property
     def voters(self) -> tuple[Seen, ...]:
         """Masters with slots that answer, and have not failed for the others."""
-        return tuple(seen for seen in self.masters if seen.answers and not seen.failing)
+        return tuple(seen for seen in self.primaries if seen.answers and not seen.failing)

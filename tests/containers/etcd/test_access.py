@@ -149,7 +149,7 @@ async def test_both_ends_prove_who_they_are(etcd: Etcd, etcd_version: str, tmp_p
             (replace(access, pair=expired), HOST, "certificate"),
             (OPEN, HOST, "TLS"),
             (replace(access, authority="nonsense"), HOST, "no authority to trust"),
-            (replace(access, pair=Pair(pair.certificate, stranger.key)), HOST, "the key is not the certificate's"),
+            (replace(access, pair=Pair(pair.certificate, stranger.key)), HOST, "the key does not belong to the certificate"),
         ):
             with pytest.raises(Unreachable, match=why) as told:
                 await node.status(wrong, host)

@@ -29,14 +29,14 @@ def verdict(cluster: Cluster) -> judge.Verdict:
 
 async def hand_over(slot: int, source: tuple[Node, Server], target: tuple[Node, Server], others: list[Server]) -> None:
     """Move a slot step by step, with a while between the steps."""
-    await target[1].ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source[0].id)
-    await source[1].ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target[0].id)
+    await target[1].execute("CLUSTER", "SETSLOT", slot, "IMPORTING", source[0].id)
+    await source[1].execute("CLUSTER", "SETSLOT", slot, "MIGRATING", target[0].id)
     await asyncio.sleep(0.02)
-    while keys := await source[1].ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
-        await source[1].ask("MIGRATE", "127.0.0.1", target[0].port, "", 0, 5000, "KEYS", *keys)
+    while keys := await source[1].execute("CLUSTER", "GETKEYSINSLOT", slot, 100):
+        await source[1].execute("MIGRATE", "127.0.0.1", target[0].port, "", 0, 5000, "KEYS", *keys)
     await asyncio.sleep(0.02)
     for server in (target[1], source[1], *others):
-        await server.ask("CLUSTER", "SETSLOT", slot, "NODE", target[0].id)
+        await server.execute("CLUSTER", "SETSLOT", slot, "NODE", target[0].id)
 
 
 @pytest.mark.parametrize("of", [OLDEST, pytest.param(NEWEST, marks=pytest.mark.long)])
@@ -68,16 +68,16 @@ def busy(load: Load) -> set[int]:
 async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(tmp_path: Path) -> None:
     with Redis(tmp_path).cluster(OLDEST, cluster_node_timeout="60000") as cluster:
         await cluster.form(3, 1)
-        master, replica = cluster.nodes[0], cluster.nodes[3]
+        primary, replica = cluster.nodes[0], cluster.nodes[3]
         with Load.going_on(lambda: addresses(cluster)) as load:
             await asyncio.sleep(0.5)
             replica.end()
             stopped = time.monotonic()
             await asyncio.sleep(2)
-            master.end()
+            primary.end()
             await asyncio.to_thread(replica.start)
             async with replica.asked() as server:
-                await server.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+                await server.execute("CLUSTER", "FAILOVER", "TAKEOVER")
             taken = time.monotonic()
             await asyncio.sleep(1)
         assert load.errors + load.unreached, "a master that is killed is felt"
@@ -86,7 +86,7 @@ async def test_a_write_that_a_takeover_forgets_is_found_and_so_is_an_open_slot(t
         assert await asyncio.to_thread(lambda: load.check(loses=[(stopped - 0.1, taken)])) > 10
         async with cluster.nodes[1].asked() as server:
             (slot, *_) = (await cluster.owners())[cluster.nodes[1].id]
-            await server.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
+            await server.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.nodes[2].id)
         assert any("open" in said for said in judge.check(addresses(cluster)[1], NOBODY, cluster.engine).wrong)
 
 
@@ -95,15 +95,15 @@ async def test_clients_change_their_password_without_an_error(tmp_path: Path) ->
         await cluster.form(3)
         for node in cluster.nodes:
             async with node.asked() as server:
-                await server.ask("ACL", "SETUSER", "default", "resetpass", ">first", ">second")
+                await server.execute("ACL", "SETUSER", "default", "resetpass", ">first", ">second")
         with Load.going_on(lambda: addresses(cluster), Access(password="first")) as load:
             await asyncio.sleep(0.5)
             load.access = Access(password="second")
             await asyncio.sleep(0.5)
             for node in cluster.nodes:
                 async with node.asked() as server:
-                    await server.ask("AUTH", "second")
-                    await server.ask("ACL", "SETUSER", "default", "<first")
+                    await server.execute("AUTH", "second")
+                    await server.execute("ACL", "SETUSER", "default", "<first")
             await asyncio.sleep(0.5)
         assert load.errors == Counter()
         assert await asyncio.to_thread(load.check) > 10

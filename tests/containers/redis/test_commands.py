@@ -52,7 +52,7 @@ async def test_a_cluster_is_formed_and_changed_step_by_step(redis: Redis, engine
             await execute(connect, AddSlots(OPEN, two.endpoint, two.id, Slots.of(7999, 8000)))
 
         async with one.asked() as server:
-            await server.ask("SET", key_in(0), "kept")  # slot 0
+            await server.execute("SET", key_in(0), "kept")  # slot 0
         await twice(Replicate(OPEN, three.endpoint, three.id, one.id))
         await cluster.until(lambda said: said[three.id].keys == 1 and all_know(said, three.id, one.id))
         with pytest.raises(Refused, match="must not become a replica"):
@@ -132,8 +132,8 @@ async def test_slots_are_closed_where_no_key_is_left_behind(redis: Redis, engine
         nodes = {node.id: node.endpoint for node in cluster.nodes}
         async with source.asked() as giving, target.asked() as taking:
             for slot in (0, 1, 2):
-                await taking.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
-                await giving.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+                await taking.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+                await giving.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
             await taking.pipe((("ASKING",), ("SET", key_in(0), "left behind")))  # slot 0
             with pytest.raises(SlotStuck, match="Slots 0 cannot be closed"):
                 await execute(connect, CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
@@ -141,6 +141,6 @@ async def test_slots_are_closed_where_no_key_is_left_behind(redis: Redis, engine
             assert list(said[source.id].me.migrating) == list(said[target.id].me.importing) == [0]
             await taking.pipe((("ASKING",), ("DEL", key_in(0))))
             await twice(CloseSlots(OPEN, source.id, target.id, Slots.of(0, 1, 2), nodes))
-            await giving.ask("CLUSTER", "SETSLOT", 3, "MIGRATING", target.id)
+            await giving.execute("CLUSTER", "SETSLOT", 3, "MIGRATING", target.id)
             await twice(CloseSlots(OPEN, source.id, "0" * 40, Slots.of(3), nodes))
         cluster.check()

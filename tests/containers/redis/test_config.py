@@ -102,12 +102,12 @@ class Pod:
     async def start(self, access: Access) -> None:
         self.node.start()
         async with self.node.asked(access) as server:
-            self.node.id = await server.ask("CLUSTER", "MYID")
+            self.node.id = await server.execute("CLUSTER", "MYID")
 
     async def settings(self, access: Access) -> dict[str, str]:
         async with self.node.asked(access) as server:
-            found = await server.ask("CONFIG", "GET", "*")
-            found += await server.ask("CONFIG", "GET", "masterauth")  # it is not among all
+            found = await server.execute("CONFIG", "GET", "*")
+            found += await server.execute("CONFIG", "GET", "masterauth")  # it is not among all
         return mapping(found)
 
 
@@ -159,7 +159,7 @@ async def test_what_is_said_to_need_a_restart_does_and_nothing_else(redis: Redis
         for name, value in (await pod.settings(access)).items():
             async with pod.node.asked(access) as server:
                 try:
-                    await server.ask("CONFIG", "SET", name, value)
+                    await server.execute("CONFIG", "SET", name, value)
                     taken.add(name)
                 except Refused as error:
                     if "immutable" in str(error) or "protected" in str(error):
@@ -181,14 +181,14 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
         access = cluster.access = Access(password="one")
         for pod in pods:
             await pod.start(access)
-        master, replica, stale = pods
-        async with master.node.asked(access) as server:
-            await server.ask("CLUSTER", "ADDSLOTSRANGE" if engine[1] >= "7" else "ADDSLOTS", 0, 16383)
+        primary, replica, stale = pods
+        async with primary.node.asked(access) as server:
+            await server.execute("CLUSTER", "ADDSLOTSRANGE" if engine[1] >= "7" else "ADDSLOTS", 0, 16383)
         await cluster.meet(cluster.nodes[1:])
         await cluster.settled()
-        await cluster.replicate(replica.node, master.node)
-        stayed = connect(master.node.endpoint, access)
-        await stayed.ask("SET", "key", 1)
+        await cluster.replicate(replica.node, primary.node)
+        stayed = connect(primary.node.endpoint, access)
+        await stayed.execute("SET", "key", 1)
 
         for what in ("introduce", "promote", "forget"):
             match what:
@@ -200,7 +200,7 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
                     state = state.forget(until, "")
             for pod in pods:
                 pod.mount_users(state)
-            for pod in (master, replica):  # the third one is told nothing: it restarts, and reads
+            for pod in (primary, replica):  # the third one is told nothing: it restarts, and reads
                 at, node_id = pod.node.endpoint, pod.node.id
                 access = Access(password=state.current, former=("one",))
                 await execute(connect, SetPasswords(access, at, node_id, state.digests))
@@ -210,19 +210,19 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
             for pod in pods:
                 for password in state.good:
                     async with pod.node.asked(Access(password=password)) as server:
-                        assert await server.ask("PING") == "PONG"
+                        assert await server.execute("PING") == "PONG"
                 settings = await pod.settings(Access(password=state.current))
                 assert settings["masterauth"] == state.current
-            await stayed.ask("INCR", "key")
+            await stayed.execute("INCR", "key")
             cluster.access = Access(password=state.current)
             await cluster.until(lambda said: said[replica.node.id].link_up)
             # A link that is made anew is made with what replicas give now.
-            async with master.node.asked(cluster.access) as server:
-                await server.ask("CLIENT", "KILL", "TYPE", "replica")
+            async with primary.node.asked(cluster.access) as server:
+                await server.execute("CLIENT", "KILL", "TYPE", "replica")
             await cluster.until(lambda said: said[replica.node.id].link_up)
-        async with master.node.asked(Access(password="one")) as server:
+        async with primary.node.asked(Access(password="one")) as server:
             with pytest.raises(Denied):
-                await server.ask("PING")
+                await server.execute("PING")
         await stayed.aclose()
 
 
@@ -234,7 +234,7 @@ async def test_nobody_is_asked_and_then_everybody_is(redis: Redis, engine: tuple
             await pod.start(Access())
         await cluster.meet(cluster.nodes[1:])
         async with pods[0].node.asked() as server:
-            await server.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await cluster.settled()
         await cluster.replicate(pods[1].node, pods[0].node)
         between = state.introduce("first", NOW)
@@ -245,11 +245,11 @@ async def test_nobody_is_asked_and_then_everybody_is(redis: Redis, engine: tuple
                 await execute(connect, Configure(access, at, node_id, {"masterauth": step.current}))
             cluster.access = Access(password=step.current)
             async with pods[0].node.asked(cluster.access) as server:
-                await server.ask("CLIENT", "KILL", "TYPE", "replica")
+                await server.execute("CLIENT", "KILL", "TYPE", "replica")
             await cluster.until(lambda said: said[pods[1].node.id].link_up)
         async with pods[0].node.asked() as server:
             with pytest.raises(Denied):
-                await server.ask("PING")
+                await server.execute("PING")
 
 
 async def test_who_reads_metrics_may_do_nothing_else(redis: Redis, engine: tuple[str, str]) -> None:
@@ -257,12 +257,12 @@ async def test_who_reads_metrics_may_do_nothing_else(redis: Redis, engine: tuple
         pod = Pod(cluster, resource(engine), Passwords("secret", exporter="reader"))
         await pod.start(Access(password="secret"))
         async with pod.node.asked() as server:
-            assert await server.ask("AUTH", names.EXPORTER_USER, "reader") == "OK"
+            assert await server.execute("AUTH", names.EXPORTER_USER, "reader") == "OK"
             for may in ("PING", "INFO ALL", "CLUSTER INFO", "SLOWLOG LEN", "LATENCY LATEST"):
-                await server.ask(*may.split())
+                await server.execute(*may.split())
             for may_not in ("CONFIG GET *", "GET key", "ACL LIST", "CLUSTER RESET"):
                 with pytest.raises(Denied, match="NOPERM"):
-                    await server.ask(*may_not.split())
+                    await server.execute(*may_not.split())
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "encrypted"])
@@ -343,7 +343,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
             await pod.start(cluster.access)
         await cluster.meet(cluster.nodes[1:])
         async with pods[0].node.asked(cluster.access) as server:
-            await server.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await cluster.settled()
         await cluster.replicate(pods[1].node, pods[0].node)
         begun = {
@@ -366,7 +366,7 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
                 assert shown(pod.port, access) == wanted.pair.certificate.strip(), why
                 # Half of the nodes have taken a step, and half have not: links that break are made again all the same.
                 async with pods[1].node.asked(access) as server:
-                    await server.ask("CLIENT", "KILL", "TYPE", "master")
+                    await server.execute("CLIENT", "KILL", "TYPE", "master")
                 cluster.access = access
                 await cluster.until(lambda said: said[pods[1].node.id].link_up)
             held = wanted
@@ -376,4 +376,4 @@ async def test_certificates_and_their_authority_change_while_nodes_run(redis: Re
         assert {node_id: said.run_id for node_id, said in (await cluster.says()).items()} == begun
         async with pods[0].node.asked(replace(cluster.access, authority=old.certificate)) as server:
             with pytest.raises(Exception, match="certificate"):
-                await server.ask("PING")
+                await server.execute("PING")

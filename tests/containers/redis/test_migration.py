@@ -28,7 +28,7 @@ async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, eng
         some = Slots.of(*range(0, 16384, 160))
         wrote = await fill(cluster, some)
         async with cluster.nodes[0].asked() as server:
-            await server.ask("FUNCTION", "LOAD", "#!lua name=one\nredis.register_function('f', function() end)")
+            await server.execute("FUNCTION", "LOAD", "#!lua name=one\nredis.register_function('f', function() end)")
         node = await cluster.join()
         async with writing(cluster, some) as writer:
             await move(cluster, balanced(await cluster.owners(), [each.id for each in cluster.nodes]))
@@ -40,7 +40,7 @@ async def test_a_master_joins_and_leaves_while_a_client_writes(redis: Redis, eng
             await asyncio.sleep(0.3)
         assert not (await node.says()).me.slots
         async with node.asked() as server:
-            assert len(await server.ask("FUNCTION", "LIST")) == 1
+            assert len(await server.execute("FUNCTION", "LIST")) == 1
         await require_whole(cluster, wrote | writer.wrote)
 
 
@@ -74,10 +74,10 @@ async def test_a_key_that_is_at_both_ends_is_replaced_by_the_one_that_clients_se
         one, two = cluster.nodes
         wrote = await fill(cluster, Slots.of(0, 1))
         async with one.asked() as source, two.asked() as target:
-            await target.ask("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
-            await source.ask("CLUSTER", "SETSLOT", 0, "MIGRATING", two.id)
-            late = ("RESTORE-ASKING", key_in(0, 3), 0, await source.ask("DUMP", key_in(1, 3)))
-            await target.ask(*late)  # as if an answer had come too late
+            await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await source.execute("CLUSTER", "SETSLOT", 0, "MIGRATING", two.id)
+            late = ("RESTORE-ASKING", key_in(0, 3), 0, await source.execute("DUMP", key_in(1, 3)))
+            await target.execute(*late)  # as if an answer had come too late
         await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
         await require_whole(cluster, wrote)
 
@@ -88,18 +88,18 @@ async def test_keys_that_nobody_knows_are_never_replaced(redis: Redis) -> None:
         one, two = cluster.nodes
         wrote = await fill(cluster, Slots.of(0, 1))
         async with two.asked() as target:
-            await target.ask("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await target.pipe((("ASKING",), ("SET", key_in(0, 3), "of somebody")))
-            await target.ask("CLUSTER", "SETSLOT", 0, "STABLE")
+            await target.execute("CLUSTER", "SETSLOT", 0, "STABLE")
             with pytest.raises(SlotStuck, match="demo-1 holds 1 keys of slot 0, which demo-0 owns"):
                 await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
-            assert await target.ask("CLUSTER", "COUNTKEYSINSLOT", 0) == 1
+            assert await target.execute("CLUSTER", "COUNTKEYSINSLOT", 0) == 1
             said = await cluster.settled()
             assert 1 in said[two.id].me.slots  # what is in nobody's way has moved
             assert 0 in said[one.id].me.slots
-            await target.ask("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
+            await target.execute("CLUSTER", "SETSLOT", 0, "IMPORTING", one.id)
             await target.pipe((("ASKING",), ("DEL", key_in(0, 3))))
-            await target.ask("CLUSTER", "SETSLOT", 0, "STABLE")
+            await target.execute("CLUSTER", "SETSLOT", 0, "STABLE")
         await move(cluster, [Move(one.id, two.id, Slots.of(0, 1))])
         await require_whole(cluster, wrote)
 
@@ -136,14 +136,14 @@ async def test_a_target_without_memory_gets_no_slot_and_says_so(redis: Redis, en
         wrote = await fill(cluster, slots, "v" * 20_000)
         async with two.asked() as target:
             used = (await two.says()).memory
-            await target.ask("CONFIG", "SET", "maxmemory", used + 100_000)
+            await target.execute("CONFIG", "SET", "maxmemory", used + 100_000)
             with pytest.raises(TargetFull, match=r"demo-1 uses .* of .* bytes"):
                 await move(cluster, [Move(one.id, two.id, Slots.of(range(5461)))])
             said = await cluster.says()
             assert not said[one.id].me.migrating
             assert not said[two.id].me.importing
 
-            await target.ask("CONFIG", "SET", "maxmemory", 0)
+            await target.execute("CONFIG", "SET", "maxmemory", 0)
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)
 
@@ -161,7 +161,7 @@ async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_m
         slots = Slots.of(range(60))
         wrote = await fill(cluster, slots, "v" * 20_000)
         async with two.asked() as target:
-            await target.ask("CONFIG", "SET", "maxmemory", (await two.says()).memory + 4_000_000)
+            await target.execute("CONFIG", "SET", "maxmemory", (await two.says()).memory + 4_000_000)
             with pytest.raises(TargetFull, match="demo-1 has no memory for slot"):
                 await move(cluster, [Move(one.id, two.id, slots)])
             said = await cluster.says()
@@ -172,7 +172,7 @@ async def test_a_target_that_runs_full_amid_keeps_what_it_has_and_goes_on_with_m
             for key, value in wrote.items():
                 assert await client.ask(key, "GET", key) == value  # on both sides of an open slot
             await client.aclose()
-            await target.ask("CONFIG", "SET", "maxmemory", 0)
+            await target.execute("CONFIG", "SET", "maxmemory", 0)
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)
 
@@ -197,13 +197,13 @@ async def test_a_big_key_moves_alone_and_nobody_is_taken_for_dead(
         assert patience[-1] == 1000
         for node in cluster.nodes[:3]:
             async with node.asked() as server:
-                assert (await server.ask("CONFIG", "GET", "cluster-node-timeout"))[1] == "1000"
-                assert (await server.ask("CONFIG", "GET", "proto-max-bulk-len"))[1] == "20000000"
+                assert (await server.execute("CONFIG", "GET", "cluster-node-timeout"))[1] == "1000"
+                assert (await server.execute("CONFIG", "GET", "proto-max-bulk-len"))[1] == "20000000"
         assert await client.ask(large, "LLEN", large) == 800_000
         assert await client.ask(large, "LINDEX", large, 777_777) == "0777777"
         await client.ask(large, "UNLINK", large)
         await client.aclose()
-        assert (await cluster.says())[one.id].me.is_master
+        assert (await cluster.says())[one.id].me.is_primary
         await require_whole(cluster, wrote)
 
 
@@ -283,12 +283,12 @@ async def test_a_replica_that_takes_the_targets_place_is_given_the_rest(redis: R
             await move(cluster, [Move(one.id, two.id, slots)], scissors=Scissors(1, of="MIGRATE"))
         await cluster.until(lambda said: said[heir.id].keys == said[two.id].keys > 0)
         two.end()
-        await cluster.until(lambda said: said[heir.id].me.is_master and said[heir.id].state_ok)
+        await cluster.until(lambda said: said[heir.id].me.is_primary and said[heir.id].state_ok)
         await cluster.settled()
         with pytest.raises(SlotStuck, match=f"is on its way to {two.id}"):
             await move(cluster, [Move(one.id, heir.id, slots)])
         two.start()
-        await cluster.until(lambda said: said[two.id].me.master == heir.id)
+        await cluster.until(lambda said: said[two.id].me.primary == heir.id)
         await cluster.settled()
         await move(cluster, [Move(one.id, heir.id, slots)])
         assert not slots - (await cluster.settled())[heir.id].me.slots
@@ -313,7 +313,7 @@ async def test_a_target_that_hangs_does_not_cost_the_source_its_place(redis: Red
             two.signal(signal.SIGCONT)
         with suppress(SlotStuck, Unreachable):  # it may have given up by then
             await moving
-        assert (await heir.says()).me.master == one.id
+        assert (await heir.says()).me.primary == one.id
         await cluster.settled()
         await move(cluster, [Move(one.id, two.id, slots)])
         await require_whole(cluster, wrote)

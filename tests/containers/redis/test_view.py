@@ -36,7 +36,7 @@ async def until(cluster: Cluster, holds: Callable[[ClusterView], bool], seconds:
         assert not views[-1].uncovered
         if holds(views[-1]):
             return views
-        assert time.monotonic() < deadline, (views[-1].settled, views[-1].said)
+        assert time.monotonic() < deadline, (views[-1].settled, views[-1].report)
         await asyncio.sleep(0.05)
 
 
@@ -45,8 +45,8 @@ async def test_a_failure_an_election_and_a_comeback(redis: Redis, engine: tuple[
         await cluster.form(3, 1)
         first, *_, replica, _, _ = cluster.nodes
         views = await until(cluster, lambda view: not view.settled)
-        assert views[-1].masters[0].id == first.id
-        assert [copy.id for copy in views[-1].copies_beside(first.id)] == [replica.id]
+        assert views[-1].primaries[0].id == first.id
+        assert [copy.id for copy in views[-1].other_copies(first.id)] == [replica.id]
 
         first.end()
         views = await until(cluster, lambda view: not view.settled and replica.id in view.owned)
@@ -59,8 +59,8 @@ async def test_a_failure_an_election_and_a_comeback(redis: Redis, engine: tuple[
         assert all(view.settled or view.awaiting_election for view in views[:-1])
 
         first.start()
-        views = await until(cluster, lambda view: not view.settled and bool(view.copies_beside(replica.id)))
-        assert views[-1].nodes[first.id].master == replica.id
+        views = await until(cluster, lambda view: not view.settled and bool(view.other_copies(replica.id)))
+        assert views[-1].nodes[first.id].primary == replica.id
         assert not views[-1].holds_only_copy(replica.id)
 
 
@@ -83,7 +83,7 @@ async def test_one_that_comes_back_empty_is_another_and_the_former_is_lost(
         assert not views[-1].holds_only_copy(former)
 
         await cluster.meet([last])
-        await until(cluster, lambda view: not view.settled and last.id in {node.id for node in view.empty_masters})
+        await until(cluster, lambda view: not view.settled and last.id in {node.id for node in view.empty_primaries})
 
 
 async def test_without_a_majority_nothing_is_settled(redis: Redis, engine: tuple[str, str]) -> None:

@@ -45,7 +45,7 @@ class _Cut:
         self._scissors = scissors
         self._server = server
 
-    async def ask(self, *command: str | int | bytes) -> Any:
+    async def execute(self, *command: str | int | bytes) -> Any:
         (reply,) = await self.pipe((command,))
         if isinstance(reply, Refused):
             raise reply

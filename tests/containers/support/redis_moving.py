@@ -44,7 +44,7 @@ async def move(
 async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:
     """Assert that every key exists exactly once with its value, no slot is open, and all nodes have the same view."""
     reports = await cluster.settled()
-    primaries = [each for each in reports.values() if each.me.is_master]
+    primaries = [each for each in reports.values() if each.me.is_primary]
     assert sum(each.keys for each in primaries) == len(wrote), {each.id: each.keys for each in primaries}
     assert not any(each.me.migrating or each.me.importing for each in primaries)
     client = Client(cluster)

@@ -53,7 +53,7 @@ REFUSED = over(
                 f"to {words}",
                 {"destination": destination},
                 "exactly one destination is required",
-                "spec.destination: snapshots go to one",
+                "spec.destination: exactly one destination",
             )
             for words, destination in (("no place", {}), ("two places", {"volume": VOLUME, "s3": S3}))
         ),
@@ -81,7 +81,13 @@ def backup(**spec: Any) -> Case:
 
 
 REFUSED_CHANGES = tuple(
-    Change(f"another {words}", backup(), backup(**spec), "a snapshot is taken once", "spec: a snapshot is taken once")
+    Change(
+        f"another {words}",
+        backup(),
+        backup(**spec),
+        "the spec of an EtcdBackup cannot be changed",
+        "spec: the spec of an EtcdBackup cannot be changed",
+    )
     for words, spec in (
         ("cluster", {"clusterName": "other"}),
         ("place", {"destination": {"s3": S3}}),

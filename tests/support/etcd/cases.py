@@ -19,7 +19,7 @@ SECRETS: dict[str, Any] = {"mode": "secret", "peer": {"secretName": "a"}, "clien
 ISSUED: dict[str, Any] = {"mode": "certManager", "issuer": {"name": "ours"}}
 FROM_BACKUP: dict[str, Any] = {"restore": {"from": {"backup": "monday"}}}
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 ARGUMENT_WORDS = "is set by another field or by the operator"
 SERIES_WORDS = "is not in a supported series. Set a version of 3.4, 3.5, 3.6 or 3.7"
 UNTOLD_WORDS = "is missing, and the image has no tag that is a version"
@@ -216,7 +216,7 @@ REFUSED = over(
             "a nickname of a schedule",
             {"defragmentation": {"schedule": "@daily"}},
             SCHEDULE_WORDS,
-            "has not cron's five fields",
+            "does not have the five fields of cron",
         ),
         Case(
             "an endless schedule",
@@ -320,7 +320,7 @@ REFUSED = over(
                 f"no flag: {argument}",
                 {"extraArgs": [argument]},
                 f"'{argument}' is not a flag with its value",
-                f"'{argument}' is no flag",
+                f"'{argument}' is not a flag",
             )
             for argument in ("256", "-v", "--", "--Log-Level=debug", "--log-level debug")
         ),
@@ -374,8 +374,8 @@ REFUSED = over(
             Case(
                 f"certificates of others in mode {given['mode']}",
                 {"tls": given},
-                f"{given['mode']} takes no certificates of yours",
-                f"spec.tls.mode: {given['mode']} takes no certificates of yours",
+                f"mode {given['mode']} does not use your own certificates",
+                f"spec.tls.mode: mode {given['mode']} does not use your own certificates",
             )
             for given in (
                 {**SECRETS, "mode": "none"},
@@ -386,14 +386,14 @@ REFUSED = over(
         Case(
             "cert-manager without an issuer",
             {"tls": {"mode": "certManager"}},
-            "is missing: cert-manager signs by an issuer",
-            "spec.tls.issuer: is missing: cert-manager signs by an issuer",
+            "is required in mode certManager",
+            "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
             "an issuer for nothing",
             {"tls": {**ISSUED, "mode": "self"}},
-            "only mode certManager asks an issuer",
-            "spec.tls.issuer: only mode certManager asks an issuer",
+            "is used only in mode certManager",
+            "spec.tls.issuer: is used only in mode certManager",
         ),
         Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
         Case(
@@ -436,7 +436,10 @@ REFUSED = over(
             "destination: is missing",
         ),
         Case(
-            "six fields of a schedule", backed_up(schedule="0 0 2 * * *"), SCHEDULE_WORDS, "has not cron's five fields"
+            "six fields of a schedule",
+            backed_up(schedule="0 0 2 * * *"),
+            SCHEDULE_WORDS,
+            "does not have the five fields of cron",
         ),
         Case(
             "snapshots on an endless schedule",

@@ -58,8 +58,8 @@ REFUSED_CHANGES = (
         "memory instead of volumes",
         of(),
         of(**stored(medium="Memory")),
-        "stays Volume, as it was created",
-        "spec.storage.medium: stays Volume, as it was created",
+        "is immutable and must remain Volume",
+        "spec.storage.medium: is immutable and must remain Volume",
     ),
     Change(
         "volumes instead of memory",

@@ -56,7 +56,7 @@ SEED: dict[str, Any] = {
 }
 """What the seed's manifest says, but for its version (3.2.8) and an empty nodeAffinity, which YAML makes null."""
 
-NAME_WORDS = "metadata.name names the StatefulSet and Services too"
+NAME_WORDS = "metadata.name is also the name of the StatefulSet"
 OLD_WORDS = "is older than the operator works with"
 ADVICE_WORDS = "Give redis 6.2 or newer, or valkey 7.2 or newer."
 DIRECTIVE_WORDS = "is for another field or for the operator to set"
@@ -448,14 +448,14 @@ REFUSED = over(
         Case(
             "cert-manager without an issuer",
             {"tls": {"mode": "certManager"}},
-            "is missing: cert-manager signs by an issuer",
-            "spec.tls.issuer: is missing: cert-manager signs by an issuer",
+            "is required in mode certManager",
+            "spec.tls.issuer: is required in mode certManager",
         ),
         Case(
             "an issuer for nothing",
             {"tls": {**ISSUED, "mode": "self"}},
-            "only mode certManager asks an issuer",
-            "spec.tls.issuer: only mode certManager asks an issuer",
+            "is used only in mode certManager",
+            "spec.tls.issuer: is used only in mode certManager",
         ),
         Case("an issuer without a name", {"tls": {**ISSUED, "issuer": {}}}, "name: Required value", "name: is missing"),
         Case(

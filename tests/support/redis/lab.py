@@ -69,7 +69,7 @@ class RealLab:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             with suppress(RedisError):
-                await self.server(name).ask("PING")
+                await self.server(name).execute("PING")
                 return
             await asyncio.sleep(0.05)
         raise AssertionError(f"{name} does not start: {(place / 'log').read_text()[-2000:]}")

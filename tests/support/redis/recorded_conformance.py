@@ -74,7 +74,7 @@ class Teller:
         for name in names:
             await self.lab.start(name, address=addresses.get(name, ""))
             self._started.add(name)
-            node_id = str(await self.lab.server(name).ask("CLUSTER", "MYID"))
+            node_id = str(await self.lab.server(name).execute("CLUSTER", "MYID"))
             if name in self.ids and self.ids[name] != node_id:
                 self.lab.told.append(f"{name} has another id")
             self.ids[name] = node_id
@@ -84,7 +84,7 @@ class Teller:
         words = tuple(self._id(word) for word in command)
         what = f"{name}: {' '.join(map(_text, command))}"
         try:
-            answer = await self.lab.server(name).ask(*words)
+            answer = await self.lab.server(name).execute(*words)
         except Refused as error:
             answer = str(error).partition(": ")[2]
         except Unreachable:
@@ -94,17 +94,17 @@ class Teller:
 
     async def meets(self, name: str, *others: str) -> None:
         for other in others:
-            await self.lab.server(name).ask("CLUSTER", "MEET", *self.lab.address(other))
+            await self.lab.server(name).execute("CLUSTER", "MEET", *self.lab.address(other))
 
     async def nodes(self, name: str) -> tuple[Node, ...]:
-        return parse_nodes(await self.lab.server(name).ask("CLUSTER", "NODES"))
+        return parse_nodes(await self.lab.server(name).execute("CLUSTER", "NODES"))
 
     async def sees(self, *names: str, epochs: bool = False) -> None:
         """What they say of the cluster; those who say the same, together."""
         said: dict[str, str] = {}
         for name in names:
             lines = sorted(self._line(node, epochs=epochs) for node in await self.nodes(name))
-            state = str(await self.lab.server(name).ask("CLUSTER", "INFO"))
+            state = str(await self.lab.server(name).execute("CLUSTER", "INFO"))
             lines.append("well" if "cluster_state:ok" in state else "unwell")
             view = ", ".join(lines)
             said[view] = said.get(view, "") + name
@@ -113,7 +113,7 @@ class Teller:
     async def agree(self, *names: str) -> None:
         """Whether they see the same, and how many are what, whoever that is."""
         views = [await self.nodes(name) for name in names]
-        same = len({frozenset((node.id, node.master, str(node.slots)) for node in view) for view in views}) == 1
+        same = len({frozenset((node.id, node.primary, str(node.slots)) for node in view) for view in views}) == 1
         owning, following = ([node for node in views[0] if test(node)] for test in (_owns, _follows))
         covered = sum(len(node.slots) for node in owning)
         agreed = "agree" if same else "do not agree"
@@ -123,14 +123,14 @@ class Teller:
     async def follows(self, *names: str) -> None:
         """How their replication is."""
         for name in names:
-            found = fields(await self.lab.server(name).ask("INFO"))
+            found = fields(await self.lab.server(name).execute("INFO"))
             link = found.get("master_link_status", "")
             keys = found.get("db0", "keys=0").partition(",")[0]
             self.lab.told.append(f"{name}: {found['role']} {link}".strip() + f", {keys}")
 
     def _line(self, node: Node, *, epochs: bool) -> str:
         words = [self._name(node.id)]
-        words += [f"replica of {self._name(node.master) if node.master else 'somebody'}"] if node.is_replica else []
+        words += [f"replica of {self._name(node.primary) if node.primary else 'somebody'}"] if node.is_replica else []
         words += ["fails"] * node.failing + ["may fail"] * node.suspected + ["without address"] * node.noaddr
         words += ["handshake"] * node.handshake + ([str(node.slots)] if node.slots else [])
         words += [f"{slot} to {self._name(to)}" for slot, to in node.migrating.items()]
@@ -155,11 +155,11 @@ class Teller:
 
 
 def _owns(node: Node) -> bool:
-    return node.is_master and bool(node.slots)
+    return node.is_primary and bool(node.slots)
 
 
 def _follows(node: Node) -> bool:
-    return node.is_replica and bool(node.master)
+    return node.is_replica and bool(node.primary)
 
 
 def _text(value: Any) -> str:
@@ -175,15 +175,15 @@ async def form(lab: Lab, replicas: str = "") -> Teller:
     tell = Teller(lab)
     await tell.starts(*THIRDS, *replicas)
     for epoch, name in enumerate((*THIRDS, *replicas), start=1):
-        await lab.server(name).ask("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        await lab.server(name).execute("CLUSTER", "SET-CONFIG-EPOCH", epoch)
     await tell.meets("a", *"bc", *replicas)
     await lab.wait(SEEN)
     while min([len(await tell.nodes(name)) for name in tell.ids]) < len(tell.ids):
         await lab.wait(SEEN)
     for name, slots in THIRDS.items():
-        await lab.server(name).ask("CLUSTER", "ADDSLOTS", *Slots.parse(slots))
-    for replica, master in zip(replicas, THIRDS, strict=False):
-        await lab.server(replica).ask("CLUSTER", "REPLICATE", tell.ids[master])
+        await lab.server(name).execute("CLUSTER", "ADDSLOTS", *Slots.parse(slots))
+    for replica, primary in zip(replicas, THIRDS, strict=False):
+        await lab.server(replica).execute("CLUSTER", "REPLICATE", tell.ids[primary])
     await lab.wait(2 * SEEN)
     return tell
 
@@ -242,11 +242,11 @@ async def a_slot_moves(lab: Lab) -> None:
     for step in (("c", "COUNTKEYSINSLOT", FOO), ("c", "GETKEYSINSLOT", FOO, 9), ("a", "COUNTKEYSINSLOT", FOO)):
         await tell.asks(step[0], "CLUSTER", *step[1:])
     server = lab.server("c")
-    lab.told.append(f"MIGRATE: {await server.ask(*_migration(address, 'foo', '{foo}a'))}")
-    lab.told.append(f"MIGRATE again: {await server.ask(*_migration(address, 'foo'))}")
+    lab.told.append(f"MIGRATE: {await server.execute(*_migration(address, 'foo', '{foo}a'))}")
+    lab.told.append(f"MIGRATE again: {await server.execute(*_migration(address, 'foo'))}")
     await tell.asks("c", "GET", "foo")
     await tell.asks("c", "CLUSTER", "SETSLOT", FOO, "NODE", "{a}")
-    lab.told.append(f"MIGRATE the last: {await server.ask(*_migration(address, '{foo}b'))}")
+    lab.told.append(f"MIGRATE the last: {await server.execute(*_migration(address, '{foo}b'))}")
     await tell.asks("a", "CLUSTER", "SETSLOT", FOO, "NODE", "{a}")
     await lab.wait(SEEN)  # until c has heard of it, it says ASK
     await tell.asks("c", "GET", "foo")
@@ -263,10 +263,10 @@ def _migration(address: tuple[str, int], *keys: str) -> Command:
 
 async def a_key_is_on_both_sides(lab: Lab) -> None:
     tell = await form(lab)
-    await lab.server("c").ask("SET", "foo", "one")
-    await lab.server("c").ask("SET", "{foo}a", "two")
-    await lab.server("a").ask("CLUSTER", "SETSLOT", FOO, "IMPORTING", tell.ids["c"])
-    await lab.server("c").ask("CLUSTER", "SETSLOT", FOO, "MIGRATING", tell.ids["a"])
+    await lab.server("c").execute("SET", "foo", "one")
+    await lab.server("c").execute("SET", "{foo}a", "two")
+    await lab.server("a").execute("CLUSTER", "SETSLOT", FOO, "IMPORTING", tell.ids["c"])
+    await lab.server("c").execute("CLUSTER", "SETSLOT", FOO, "MIGRATING", tell.ids["a"])
     asking = await lab.server("a").pipe((("ASKING",), ("SET", "foo", "another")))
     lab.told.append(f"a takes foo: {asking}")
     command = _migration(lab.address("a"), "foo", "{foo}a")
@@ -275,7 +275,7 @@ async def a_key_is_on_both_sides(lab: Lab) -> None:
     await tell.asks("c", "CLUSTER", "GETKEYSINSLOT", FOO, 9)
     await tell.asks("a", "CLUSTER", "GETKEYSINSLOT", FOO, 9)
     replaced = (*command[:6], "REPLACE", *command[6:])
-    lab.told.append(f"MIGRATE REPLACE: {await lab.server('c').ask(*replaced)}")
+    lab.told.append(f"MIGRATE REPLACE: {await lab.server('c').execute(*replaced)}")
     await tell.asks("c", "CLUSTER", "SETSLOT", FOO, "STABLE")
     await tell.asks("a", "CLUSTER", "SETSLOT", FOO, "STABLE")
     await tell.asks("a", "CLUSTER", "COUNTKEYSINSLOT", FOO)
@@ -285,9 +285,9 @@ async def a_key_is_on_both_sides(lab: Lab) -> None:
 async def keys_are_stranded(lab: Lab) -> None:
     """Why NODE must never follow a MIGRATE that failed."""
     tell = await form(lab, "def")
-    await lab.server("c").ask("SET", "foo", "one")
-    await lab.server("a").ask("CLUSTER", "SETSLOT", FOO, "IMPORTING", tell.ids["c"])
-    await lab.server("c").ask("CLUSTER", "SETSLOT", FOO, "MIGRATING", tell.ids["a"])
+    await lab.server("c").execute("SET", "foo", "one")
+    await lab.server("a").execute("CLUSTER", "SETSLOT", FOO, "IMPORTING", tell.ids["c"])
+    await lab.server("c").execute("CLUSTER", "SETSLOT", FOO, "MIGRATING", tell.ids["a"])
     await tell.asks("a", "CLUSTER", "SETSLOT", FOO, "NODE", "{a}")
     await lab.wait(SEEN)
     await tell.sees("a", "c")
@@ -306,7 +306,7 @@ async def a_slot_is_claimed_without_an_epoch(lab: Lab) -> None:
 
 async def a_replica_takes_its_masters_place(lab: Lab) -> None:
     tell = await form(lab, "def")
-    await lab.server("c").ask("SET", "foo", "one")
+    await lab.server("c").execute("SET", "foo", "one")
     await lab.wait(1)
     await tell.follows("c", "f")
     await tell.asks("a", "CLUSTER", "FAILOVER")
@@ -325,7 +325,7 @@ async def a_replica_takes_its_masters_place(lab: Lab) -> None:
 
 async def a_master_dies(lab: Lab) -> None:
     tell = await form(lab, "def")
-    await lab.server("c").ask("SET", "foo", "one")
+    await lab.server("c").execute("SET", "foo", "one")
     await lab.wait(1)
     await lab.stop("c")
     await lab.wait(ELECTED)
@@ -415,7 +415,7 @@ async def epochs_collide(lab: Lab) -> None:
     tell = Teller(lab)
     await tell.starts("a", "b")
     for name in "ab":
-        await lab.server(name).ask("CLUSTER", "SET-CONFIG-EPOCH", 7)
+        await lab.server(name).execute("CLUSTER", "SET-CONFIG-EPOCH", 7)
     await tell.meets("a", "b")
     await lab.wait(SEEN)
     found = sorted(node.epoch for node in await tell.nodes("a"))
@@ -424,7 +424,7 @@ async def epochs_collide(lab: Lab) -> None:
 
 async def a_majority_is_gone(lab: Lab) -> None:
     tell = await form(lab, "def")
-    await lab.server("c").ask("SET", "foo", "one")
+    await lab.server("c").execute("SET", "foo", "one")
     await lab.wait(1)
     await lab.stop("b")
     await lab.stop("c")
@@ -449,7 +449,7 @@ async def a_master_hangs(lab: Lab) -> None:
 
 async def a_node_is_reset(lab: Lab) -> None:
     tell = await form(lab, "def")
-    await lab.server("c").ask("SET", "foo", "one")
+    await lab.server("c").execute("SET", "foo", "one")
     await lab.wait(1)
     await tell.asks("c", "CLUSTER", "RESET", "SOFT")
     await tell.asks("f", "CLUSTER", "RESET", "SOFT")

@@ -111,7 +111,7 @@ def _shard(stage: Stage) -> tuple[str, list[str]]:
     """The first master that has replicas, and these: pods."""
     redis: FakeRedis = stage.database
     for process in redis.running:
-        if not process.node.me.master and (replicas := redis.replicas_of(process)):
+        if not process.node.me.primary and (replicas := redis.replicas_of(process)):
             return process.pod, [replica.pod for replica in replicas]
     raise AssertionError("no master has a replica")
 
@@ -120,9 +120,9 @@ def master_lost(*, with_replicas: bool = False) -> ScenarioStep:
     """A master's pod is gone with its volume, if it has one."""
 
     def act(stage: Stage) -> None:
-        master, replicas = _shard(stage)
+        primary, replicas = _shard(stage)
         claims = {claim["metadata"]["name"] for claim in stage.find(PERSISTENT_VOLUME_CLAIM)}
-        for pod in (master, *(replicas if with_replicas else ())):
+        for pod in (primary, *(replicas if with_replicas else ())):
             if f"data-{pod}" in claims:
                 stage.person.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{pod}")
             stage.person.delete(POD, stage.namespace, pod, gracePeriodSeconds=0)

@@ -51,7 +51,7 @@ class Node:
     def __init__(self, nodes: Nodes, address: str) -> None:
         self.nodes, self.address = nodes, address
 
-    async def ask(self, *command: str) -> Any:
+    async def execute(self, *command: str) -> Any:
         return self.nodes.answer(self.address, command)
 
     async def aclose(self) -> None:
@@ -105,4 +105,4 @@ def test_what_is_made_is_a_cluster_that_the_operator_takes() -> None:
     metadata = {"name": "check", "namespace": "default", "uid": "u"}
     resource = RedisCluster.parse({"metadata": metadata, "spec": SPEC})
     assert validate(resource) == []
-    assert resource.masters == 3
+    assert resource.primaries == 3

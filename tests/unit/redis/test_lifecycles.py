@@ -27,8 +27,8 @@ THERE = formed()[3:]
         (replica(0), {}, NodeState.REPLICA),
         (replica(0, up=False), {}, NodeState.REPLICA),
         (At(keys=7), {}, NodeState.STRANDED),
-        (replica(0, up=False, disk="another"), {}, NodeState.GONE),
-        (replica(0, up=False, pod=False), {"replicas": 3}, NodeState.GONE),
+        (replica(0, up=False, disk="another"), {}, NodeState.REMOVED),
+        (replica(0, up=False, pod=False), {"replicas": 3}, NodeState.REMOVED),
         (ABSENT, {}, NodeState.FORGOTTEN),
     ],
 )
@@ -50,7 +50,7 @@ def test_an_owner_of_slots_is_a_primary_until_its_data_is_lost_by_evidence(spot:
     assert Assessment.of(resource, seen).node_state(node_id(0)) is state
 
 
-@pytest.mark.parametrize("state", [state for state in NodeState if state is not NodeState.GONE])
+@pytest.mark.parametrize("state", [state for state in NodeState if state is not NodeState.REMOVED])
 def test_only_a_node_that_is_gone_is_forgotten_unasked(state: NodeState) -> None:
     with pytest.raises(IllegalTransition):
         NODE.after(state, NodeEvent.FORGET)

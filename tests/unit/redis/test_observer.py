@@ -126,11 +126,11 @@ async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
     around = three()
     asked = reachable_nodes(*(node_id(n) for n in range(3)))
     seen = await around.observe(**asked)
-    assert [(place.name, place.id, place.disk) for place in seen.places] == [
+    assert [(place.name, place.id, place.disk) for place in seen.instances] == [
         (f"demo-{n}", node_id(n), f"disk-{n}") for n in range(3)
     ]
     assert [voice.asked for voice in asked.values()] == [["looked", "closed"]] * 3, "one question a node"
-    assert seen.places[0].host == "host"
+    assert seen.instances[0].host == "host"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ async def test_a_healthy_cluster_is_seen_as_it_is() -> None:
 async def test_one_that_does_not_answer_is_a_place_with_an_error(error: RedisError, denied: bool) -> None:
     asked = reachable_nodes(node_id(0), "", node_id(2)) | {"a1": Voice(error=error)}
     seen = await three().observe(**asked)
-    place = seen.places[1]
-    assert (place.said, place.error, place.denied) == (None, str(error), denied)
+    place = seen.instances[1]
+    assert (place.report, place.error, place.denied) == (None, str(error), denied)
     assert asked["a1"].asked == ["looked", "closed"]
     assert not seen.lost(node_id(1))
 
@@ -151,7 +151,7 @@ async def test_nobody_is_asked_whose_pod_has_no_address_or_has_ended() -> None:
     around.pod(1, phase="Failed")
     seen = await around.observe()
     assert around.asked == []
-    assert [place.pod is None for place in seen.places] == [False, True, True]
+    assert [place.pod is None for place in seen.instances] == [False, True, True]
 
 
 async def test_a_new_node_is_heard_if_it_is_the_pod_s_address_still() -> None:
@@ -161,8 +161,8 @@ async def test_a_new_node_is_heard_if_it_is_the_pod_s_address_still() -> None:
     around.pod(2)
     around.person.delete(POD, "default", "demo-2", gracePeriodSeconds=0)
     seen = await around.observe(**reachable_nodes(node_id(0), node_id(1), node_id(2)))
-    assert [place.id for place in seen.places] == [node_id(0), "", ""]
-    assert [place.error for place in seen.places[1:]] == [ELSEWHERE, ELSEWHERE]
+    assert [place.id for place in seen.instances] == [node_id(0), "", ""]
+    assert [place.error for place in seen.instances[1:]] == [ELSEWHERE, ELSEWHERE]
 
 
 async def test_another_cluster_s_node_at_an_old_address_is_not_heard() -> None:
@@ -172,13 +172,13 @@ async def test_another_cluster_s_node_at_an_old_address_is_not_heard() -> None:
         around.pod(number, now="10.0.0.9" if number == 1 else None)
         around.volume(number)
     seen = await around.observe(**reachable_nodes(node_id(0), "f" * 40, node_id(2)))
-    assert (seen.places[1].said, seen.places[1].error) == (None, ELSEWHERE)
+    assert (seen.instances[1].report, seen.instances[1].error) == (None, ELSEWHERE)
     assert not seen.lost(node_id(1)), "nothing is known of it"
 
 
 async def test_a_node_that_answers_at_two_addresses_is_where_it_is_recorded() -> None:
     seen = await three().observe(**reachable_nodes(node_id(0), node_id(0), node_id(2)))
-    assert [place.id for place in seen.places] == [node_id(0), "", node_id(2)]
+    assert [place.id for place in seen.instances] == [node_id(0), "", node_id(2)]
 
 
 async def test_a_node_that_is_where_it_was_is_heard_without_asking_kubernetes() -> None:
@@ -195,13 +195,13 @@ async def test_a_disk_that_seems_to_be_another_is_looked_at_live(exists: bool) -
         around.pod(number)
         around.volume(number, "another" if number == 1 else "", exists=exists and number == 1)
     seen = await around.observe(**reachable_nodes(node_id(0), "", node_id(2)) | {"a1": Voice(error=Unreachable("…"))})
-    assert seen.places[1].disk not in ("another", "disk-1")
+    assert seen.instances[1].disk not in ("another", "disk-1")
     assert seen.lost(node_id(1)) is exists
 
 
 async def test_another_node_on_the_same_disk_tells_that_the_former_one_is_gone() -> None:
     seen = await three().observe(**reachable_nodes(node_id(0), node_id(1, 1), node_id(2)))
-    assert seen.places[1].id == node_id(1, 1)
+    assert seen.instances[1].id == node_id(1, 1)
     assert seen.lost(node_id(1))
     assert not seen.lost(node_id(1, 1))
 
@@ -210,7 +210,7 @@ async def test_without_volumes_the_pod_is_the_disk() -> None:
     around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, storage=None))
     pods = [around.pod(number) for number in range(3)]
     seen = await around.observe(**{f"a{n}": Voice(error=Unreachable("…")) for n in range(3)})
-    assert [place.disk for place in seen.places] == [pod["metadata"]["uid"] for pod in pods]
+    assert [place.disk for place in seen.instances] == [pod["metadata"]["uid"] for pod in pods]
     assert seen.lost(node_id(1)), "the pod is another than the recorded one"
 
 
@@ -222,15 +222,15 @@ async def test_where_all_share_a_volume_that_is_the_disk(volumes: Obj, disk: str
     around = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, storage=None, pod=[{"volumes": volumes}]))
     around.pod(0)
     seen = await around.observe(a0=Voice(error=Unreachable("…")))
-    assert seen.places[0].disk == disk
+    assert seen.instances[0].disk == disk
 
 
 async def test_places_are_all_that_are_wanted_recorded_or_there() -> None:
     around = Kubernetes(cluster(*formed()[:3], *[At()] * 2, replicas=3, replicasPerMaster=0))
     around.volume(7)
     seen = await around.observe()
-    assert [place.number for place in seen.places] == [0, 1, 2, 3, 4, 7]
-    assert seen.places[5].volume
+    assert [place.number for place in seen.instances] == [0, 1, 2, 3, 4, 7]
+    assert seen.instances[5].volume
 
 
 async def test_pods_of_others_are_none_of_ours() -> None:
@@ -239,7 +239,7 @@ async def test_pods_of_others_are_none_of_ours() -> None:
     obj = around._object(POD, name, "x")
     obj["metadata"]["labels"] = {**around.labels, "app.kubernetes.io/component": "errand"}
     around.cache.put(POD, obj)
-    assert (await around.observe()).places[0].pod_obj is None
+    assert (await around.observe()).instances[0].pod_obj is None
 
 
 async def test_a_config_map_of_the_user_s_is_read_or_told_of() -> None:

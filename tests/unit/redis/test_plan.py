@@ -62,11 +62,11 @@ def test_a_spec_that_contradicts_itself_changes_nothing() -> None:
 
 def test_the_data_of_another_cluster_is_left_alone() -> None:
     resource, found = world(*formed())
-    volume = found.places[3].volume
+    volume = found.instances[3].volume
     assert volume
     theirs = {**volume, "metadata": volume["metadata"] | {"labels": {CLUSTER_UID: "u-0"}}}
-    places = (*found.places[:3], replace(found.places[3], volume=theirs), *found.places[4:])
-    made = plan(resource, replace(found, places=places))
+    places = (*found.instances[:3], replace(found.instances[3], volume=theirs), *found.instances[4:])
+    made = plan(resource, replace(found, instances=places))
     assert (made.verdict.reason, made.actions) == ("ForeignData", ())
 
 
@@ -83,10 +83,10 @@ def test_a_config_map_that_is_missing_is_waited_for() -> None:
 
 def test_a_master_that_takes_no_commands_yet_is_no_part_of_a_cluster_that_is_ready() -> None:
     resource, found = world(*formed())
-    began = found.places[1]
-    assert began.said
-    began = replace(began, said=replace(began.said, state_ok=False))
-    made = plan(resource, replace(found, places=(found.places[0], began, *found.places[2:])))
+    began = found.instances[1]
+    assert began.report
+    began = replace(began, report=replace(began.report, state_ok=False))
+    made = plan(resource, replace(found, instances=(found.instances[0], began, *found.instances[2:])))
     assert not made.verdict.done
     assert "demo-1 takes no commands yet" in made.verdict.message
 
@@ -267,7 +267,7 @@ def test_no_view_leads_to_a_loss(found: tuple[RedisCluster, Observed]) -> None:
         for move in call.moves:
             assert view.nodes[move.source].answers
             assert view.nodes[move.target].answers
-            assert view.nodes[move.target].is_master
+            assert view.nodes[move.target].is_primary
             assert not move.slots - view.slots_of(move.source), "who owns them gives them"
     for call in of(made.actions, "AddSlots"):
         assert not resource.formed or allowed(resource), "no slot is given to an empty node unasked"
@@ -276,21 +276,21 @@ def test_no_view_leads_to_a_loss(found: tuple[RedisCluster, Observed]) -> None:
         node = view.nodes[call.id]
         assert not disagree
         assert not view.slots_of(call.id)
-        assert node.said
-        assert node.is_replica or not node.said.keys, "nobody becomes a replica who holds something"
-        assert not view.slots_of(node.master) or view.copies_beside(call.id), "nor one that has the only copy"
+        assert node.report
+        assert node.is_replica or not node.report.keys, "nobody becomes a replica who holds something"
+        assert not view.slots_of(node.primary) or view.other_copies(call.id), "nor one that has the only copy"
     for call in of(made.actions, "FailOver"):
-        master = view.nodes[call.id].master
-        assert master, "who takes over is a replica"
+        primary = view.nodes[call.id].primary
+        assert primary, "who takes over is a replica"
         if call.mode:
-            assert view_of.lost(master), "without its master's help only where that lost all, by evidence"
-            assert view_of.has_data_of(call.id, master), "and by one that had all of it"
-            left = [each for each in view.masters if not view_of.lost(each.id)]
+            assert view_of.lost(primary), "without its master's help only where that lost all, by evidence"
+            assert view_of.has_data_of(call.id, primary), "and by one that had all of it"
+            left = [each for each in view.primaries if not view_of.lost(each.id)]
             assert (call.mode == "TAKEOVER") == (len(left) < view.majority)
         else:
             assert not disagree
             assert view.nodes[call.id].synced
-            assert view.nodes[master].answers
+            assert view.nodes[primary].answers
     assert len(of(made.actions, "FailOver")) <= 1
     assert len({type(action).__name__ for action in made.actions} & set(DANGEROUS)) <= 2
 
@@ -305,36 +305,40 @@ def test_no_pod_and_no_disk_goes_that_may_have_the_only_copy(found: tuple[RedisC
     for apply in asked:
         least = min(apply.obj["spec"]["replicas"], there)
         event("fewer places" if least < there else "as many places")
-        for place in view_of.places:
+        for place in view_of.instances:
             if not least <= place.number < there or not resource.formed:
                 continue
             ids = {place.id, place.recorded.node_id if place.recorded else ""} - {""}
             for each in ids:
                 assert not view.slots_of(each), f"{place.name} owns slots"
-                assert not view.slots_of(view.nodes[each].master if each in view.nodes else "") or view.copies_beside(
+                assert not view.slots_of(view.nodes[each].primary if each in view.nodes else "") or view.other_copies(
                     each
                 )
                 assert not Assessment.of(resource, view_of).agreement.settled
                 assert not view.uncovered
     for action in of(made.actions, "Delete"):
         obj, name = action.obj, action.obj["metadata"]["name"]
-        place = next(at for at in view_of.places if name in (at.name, f"data-{at.name}"))
+        place = next(at for at in view_of.instances if name in (at.name, f"data-{at.name}"))
         each = place.id or (place.recorded.node_id if place.recorded else "")
         event(f"delete {obj['kind']}")
         if not resource.formed or view_of.lost(each):
             continue
         if obj["kind"] == "PersistentVolumeClaim":
             assert not view.slots_of(each)
-            assert each not in view.nodes or view.copies_beside(each)
+            assert each not in view.nodes or view.other_copies(each)
             continue
-        heirs = [heir for heir in view.heirs(each) if heir.synced] if place.said and view.slots_of(each) else []
+        heirs = (
+            [heir for heir in view.failover_candidates(each) if heir.synced]
+            if place.report and view.slots_of(each)
+            else []
+        )
         assert not heirs, "first a replica takes over"
         if resource.spec.storage is None:
             assert not view.slots_of(each), "its data would go with it"
             assert (
                 each not in view.nodes
                 or not view.nodes[each].is_replica
-                or (view.copies_beside(each) or not view.slots_of(view.nodes[each].master))
+                or (view.other_copies(each) or not view.slots_of(view.nodes[each].primary))
             )
 
 
@@ -346,10 +350,10 @@ def test_masters_are_made_and_unmade_only_as_many_as_the_spec_asks(found: tuple[
     if not resource.formed or not of(made.actions, "MoveSlots") or made.verdict.reason == "MendingSlots":
         return
     leading = Assessment.of(resource, view_of).primaries
-    assert len(leading) <= resource.masters
-    owners = {master.id for master in view.masters}
-    assert len(owners - set(leading)) == max(0, len(owners) - resource.masters) or any(
-        (place := view_of.place_of(owner)) is not None and place.number >= resource.spec.replicas for owner in owners
+    assert len(leading) <= resource.primaries
+    owners = {primary.id for primary in view.primaries}
+    assert len(owners - set(leading)) == max(0, len(owners) - resource.primaries) or any(
+        (place := view_of.instance_of(owner)) is not None and place.number >= resource.spec.replicas for owner in owners
     )
     left = {move.target for move in Assessment.of(resource, view_of).slot_plan.moves}
     assert left <= set(leading)
@@ -383,8 +387,8 @@ def test_what_is_written_down_is_what_is_waited_for(found: tuple[RedisCluster, O
     status = {**made.status, "observedGeneration": 1}
     again = RedisCluster.parse({**resource.obj, "status": status})
     known = {node.name: node for node in again.recorded_nodes if node.node_id}
-    moved = [replace(place, recorded=known.get(place.name)) for place in view_of.places]
-    then = plan(again, replace(view_of, places=tuple(moved)))
+    moved = [replace(place, recorded=known.get(place.name)) for place in view_of.instances]
+    then = plan(again, replace(view_of, instances=tuple(moved)))
     assert (then.verdict.reason, then.verdict.message, then.requeue) != (
         made.verdict.reason,
         made.verdict.message,

@@ -110,10 +110,10 @@ def replica(of: int, **more: Any) -> At:
     return At(of=of, **more)
 
 
-def formed(masters: int = 3, copies: int = 1) -> list[At]:
+def formed(primaries: int = 3, copies: int = 1) -> list[At]:
     """A cluster as wanted: masters first, then their replicas, in turn."""
-    owners = [At(slots, keys=10) for slots in thirds(masters)]
-    return owners + [replica(number % masters, keys=10) for number in range(masters * copies)]
+    owners = [At(slots, keys=10) for slots in thirds(primaries)]
+    return owners + [replica(number % primaries, keys=10) for number in range(primaries * copies)]
 
 
 def cluster(
@@ -168,7 +168,7 @@ def seen(
         about = {"name": "demo", "namespace": "default", "uid": "s-1", "labels": {names.CLUSTER_UID: UID}}
         made = {"kind": "StatefulSet", "metadata": about, "spec": {"replicas": count, "template": template}}
     places = tuple(_place(resource, at, number) for number in range(len(at)))
-    return replace(Observed(stateful_set=made, places=places, secrets=secrets_of(resource)), **more)
+    return replace(Observed(stateful_set=made, instances=places, secrets=secrets_of(resource)), **more)
 
 
 def secrets_of(resource: RedisCluster) -> Secrets:
@@ -202,7 +202,7 @@ def _place(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instance:
         pod=Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None,
         pod_obj=pod_obj,
         volume=_volume(number, disk) if resource.has_storage and disk else None,
-        said=said,
+        report=said,
         error="" if said or not spot.pod else spot.error,
         disk=disk if resource.has_storage or spot.pod else "",
         recorded=recorded,

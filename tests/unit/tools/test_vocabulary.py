@@ -62,18 +62,20 @@ def test_a_long_sentence_is_found() -> None:
     assert not list(check_text("docs/page.md", f"{' '.join(['word'] * MAX_WORDS)}. And {' '.join(['word'] * 9)}."))
 
 
-@pytest.mark.parametrize("description", ["Its name.", "They are restarted.", "What the operator does.", "As spec.labels."])
+@pytest.mark.parametrize(
+    "description", ["Its name.", "They are restarted.", "What the operator does.", "As spec.labels."]
+)
 def test_a_description_that_starts_with_a_pronoun_is_found(description: str) -> None:
     assert list(check_python("module.py", f'"""{description}"""\n'))
     assert list(check_python("module.py", f'field = Field(description="{description}")\n'))
     assert list(check_python("module.py", f'"""A thing.\n\nAttributes:\n    field: {description}\n"""\n'))
 
 
-@pytest.mark.parametrize("name", ["told", "ask_again", "is_gone", "Nobody", "_said", "test_it_works", "test_what_is_left_stays"])
+@pytest.mark.parametrize("name", ["told", "ask_again", "is_gone", "Nobody", "test_it_works", "test_what_is_left_stays"])
 def test_a_name_of_the_dialect_is_found(name: str) -> None:
     assert list(check_name("module.py", 1, name))
 
 
-@pytest.mark.parametrize("name", ["masters", "replicas_per_master", "report", "task", "test_a_pod_is_deleted", "somebodys"])
+@pytest.mark.parametrize("name", ["masters", "replicas_per_master", "report", "task", "test_a_pod_is_deleted"])
 def test_a_plain_name_passes(name: str) -> None:
     assert not list(check_name("module.py", 1, name))

@@ -175,7 +175,7 @@ def test_an_id_stands_in_the_status_as_etcd_writes_it() -> None:
 
 def test_a_resource_whose_version_nobody_tells_is_no_cluster() -> None:
     with pytest.raises(
-        InvalidSpec, match=r"spec.version: 'latest' is not a version of etcd; give it, such as 3\.6\.16"
+        InvalidSpec, match=r"spec.version: 'latest' is not a version of etcd\. Set it, for example to 3\.6\.16"
     ):
         EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd:latest"}})
     with pytest.raises(InvalidSpec, match=r"spec\.version: is missing, and the image has no tag that is a version"):

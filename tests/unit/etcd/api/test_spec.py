@@ -46,7 +46,7 @@ def test_the_image_is_what_is_pulled_and_the_version_what_it_can_do(given: Any, 
 
 @pytest.mark.parametrize("image", ["etcd", "etcd:latest", "a.b:5000/etcd", f"etcd@sha256:{'0' * 64}", "No Image", None])
 def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
-    with pytest.raises(InvalidSpec, match=r"give it, such as 3\.6\.16"):
+    with pytest.raises(InvalidSpec, match=r"Set it, for example to 3\.6\.16"):
         _ = spec(image=image, version=None).target
 
 

@@ -56,7 +56,13 @@ REFUSED = [
     (["3.5.35", "3.6.16"], "3.5.0", "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
     (["3.5.35", "3.6.16"], "3.5.0", "3.4.45", "3.4.45 is below 3.5", "Set a version of 3.5."),
     (["3.5.35", "3.6.16"], None, "3.7.3", "more than one minor version above 3.5", "Set a version of 3.6 first."),
-    ([], "3.5.0", "3.6.16", "may follow 3.5.26", "Set 3.5.26 or a later 3.5 first."),  # nobody told what they run
+    (
+        [],
+        "3.5.0",
+        "3.6.16",
+        "requires that all members run 3.5.26 or later",
+        "Set 3.5.26 or a later 3.5 first.",
+    ),  # nobody told what they run
 ]
 
 

@@ -137,7 +137,7 @@ def test_what_is_missing_is_waited_for_and_named(seen: Observed) -> None:
         ),
         (
             (SnapshotSource("demo-0", error="no route"), SnapshotSource("demo-1", error="refused")),
-            "demo-0: no route; demo-1: refused.",
+            "demo-0: no route; demo-1: refused. The operator retries.",
         ),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_spec_that_contradicts_itself_takes_none() -> None:
     resource = EtcdBackup.parse(backup().obj | {"spec": {"clusterName": "demo", "destination": {}}})
     made = plan(READY, resource)
     assert (made.actions, made.verdict.reason, made.verdict.progress) == ((), "InvalidSpec", Progress.BLOCKED)
-    assert "give either volume or s3" in made.verdict.message
+    assert "Set either volume or s3" in made.verdict.message
 
 
 # Once it is taken.
@@ -167,7 +167,10 @@ def test_what_was_taken_is_told_and_then_its_pod_goes() -> None:
     made = plan(done)
     assert (made.actions, made.requeue) == ((), 0), "first it is written down"
     assert (made.verdict.done, made.verdict.reason) == (True, "Complete")
-    assert made.verdict.message == "Revision 7 (4.0Ki) is kept as volume://snapshots/etcd/demo-u-1/nightly-b-1.db."
+    assert (
+        made.verdict.message
+        == "Snapshot of revision 7 (4.0Ki) stored as volume://snapshots/etcd/demo-u-1/nightly-b-1.db."
+    )
     assert made.status == {
         "phase": "Complete",
         "location": "volume://snapshots/etcd/demo-u-1/nightly-b-1.db",

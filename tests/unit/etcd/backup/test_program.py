@@ -133,7 +133,7 @@ def test_a_secret_without_a_key_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(Unreachable("demo-1 is away."), "MemberUnreachable"), (Denied("wrong password."), "MemberDenied")],
+    [(Unreachable("demo-1 is unreachable."), "MemberUnreachable"), (Denied("wrong password."), "MemberDenied")],
 )
 def test_a_member_that_does_not_answer_is_told(tmp_path: Path, error: Exception, reason: str) -> None:
     assert run(tmp_path, Member(error), *snapshot(tmp_path)) == (1, {"reason": reason, "message": str(error)})

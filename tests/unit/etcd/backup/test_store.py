@@ -228,7 +228,7 @@ async def test_a_store_that_does_not_answer_is_named(objects: ObjectStore, monke
         ("InvalidAccessKeyId", AccessDenied, "correct the key in the Secret with the credentials"),
         ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: correct region or endpoint"),
         ("QuotaExceeded", StoreFull, "Free space in bucket"),
-        ("InvalidRequest", StoreRefused, "says InvalidRequest: no."),
+        ("InvalidRequest", StoreRefused, "returned InvalidRequest: no."),
     ],
 )
 async def test_what_the_store_refuses_is_told(

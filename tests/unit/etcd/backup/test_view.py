@@ -88,7 +88,7 @@ async def test_a_bucket_needs_both_keys_in_its_secret() -> None:
     there = Cluster()
     found = await there.problem(BUCKETED)
     assert found is not None
-    assert (found.reason, "spec.destination.s3: there is no Secret keys" in found.message) == ("SecretMissing", True)
+    assert (found.reason, "spec.destination.s3: Secret keys does not exist" in found.message) == ("SecretMissing", True)
     there.with_keys(accessKeyID="a")
     found = await there.problem(BUCKETED)
     assert found is not None

@@ -211,7 +211,7 @@ async def test_a_snapshot_without_a_record_is_fetched_too(store: SnapshotStore, 
         (
             b"!" + SNAPSHOT[1:],
             SnapshotCorrupt,
-            r"saved.db in .*: its checksum is [0-9a-f]{64}, and that of its \d+ bytes",
+            r"saved.db in .*: its checksum is [0-9a-f]{64}, but that of its \d+ bytes",
         ),
         (SNAPSHOT[:-512], SnapshotCorrupt, "Nothing was restored. Name another snapshot."),
         (SNAPSHOT[:-40], NotASnapshot, "the file is truncated, or was copied"),
@@ -293,7 +293,7 @@ async def test_other_data_is_never_replaced_by_a_restore(tmp_path: Path) -> None
     restored(tmp_path)
     await seal(tmp_path, "other")
     restored(tmp_path, "again")
-    with pytest.raises(DataInTheWay, match="nothing was restored"):
+    with pytest.raises(DataInTheWay, match="Nothing was restored"):
         await seal(tmp_path)
     assert holds(tmp_path) == "new"
 

@@ -93,14 +93,14 @@ async def test_the_list_is_linearizable_in_every_version(version: str, first: li
     [
         (raw(b'{"header":{"cluster_id":"1"', length=200), "interrupted its response to maintenance/status"),
         (raw(b'{"header":{"cluster_id":"1"'), 'with a response that is not of etcd: \'{"header"'),
-        (raw(b"<html>login</html>"), "not etcd's: '<html>login</html>'"),
+        (raw(b"<html>login</html>"), "not of etcd: '<html>login</html>'"),
         (
             raw(b"<html>gone</html>", status=502),
             "returned no response of etcd to maintenance/status: <html>gone</html>",
         ),
         (raw(b"", status=503), "no response of etcd to maintenance/status: nothing"),
         (raw(b"elsewhere", status=302), "no response of etcd"),
-        (raw(b""), "not etcd's: ''"),
+        (raw(b""), "not of etcd: ''"),
         ([], "not of etcd"),
         ({"header": {}}, "not of etcd"),
         (hanging_up, "closed the connection without a response to maintenance/status: it stopped, or requires TLS"),

@@ -43,11 +43,11 @@ def succeeding() -> Vault:
 
 def test_the_authority_comes_first_and_then_what_it_signs() -> None:
     vault = Vault()
-    assert vault.step() == "there is no authority yet"
+    assert vault.step() == "there is no certificate authority yet"
     assert [name for name, secret in vault.found.items() if secret] == [AUTHORITY]
     assert len(vault.next()[1]) == 3, "the rest at once"
     vault.settle()
-    assert vault.next() == ("whom to trust is told", ())
+    assert vault.next() == ("updating the trust bundle", ())
 
 
 def test_only_the_authoritys_secret_has_its_key() -> None:
@@ -88,7 +88,7 @@ def test_no_key_is_in_a_plan_before_it_is_written() -> None:
 def test_somebody_elses_secret_is_left_alone() -> None:
     vault = Vault()
     vault.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY, "labels": {}}, "data": {}}
-    with pytest.raises(NotOurs, match="Secret demo-ca exists and was not made by this operator"):
+    with pytest.raises(NotOurs, match="Secret demo-ca exists and was not created by this operator"):
         vault.next()
 
 
@@ -120,11 +120,11 @@ def test_a_certificate_that_is_gone_or_spoilt_is_made_again_by_the_same_authorit
     vault = begun()
     digest = vault.judged().digest
     vault.found[name] = None
-    assert vault.settle() == [f"{name}: there is none that can be used"]
+    assert vault.settle() == [f"{name}: no usable certificate"]
     secret = vault.found[name]
     assert secret is not None
     secret["data"]["tls.key"] = encoded("nonsense")
-    assert vault.settle() == [f"{name}: there is none that can be used"]
+    assert vault.settle() == [f"{name}: no usable certificate"]
     assert vault.judged().digest == digest
 
 
@@ -134,7 +134,7 @@ def test_one_that_is_for_other_names_is_made_again() -> None:
     pair = ca.issue(signer, "x", begins=vault.now - HOUR, ends=vault.now + LIFE, hosts=["elsewhere"])
     assert secret is not None
     secret["data"] |= {"tls.crt": encoded(pair.certificate), "tls.key": encoded(pair.key)}
-    assert vault.settle() == [f"{SERVER}: it is for other names"]
+    assert vault.settle() == [f"{SERVER}: the names have changed"]
 
 
 def test_nothing_outlives_its_authority() -> None:
@@ -166,7 +166,7 @@ def test_it_signs_when_every_member_knows_it_and_clients_had_their_time() -> Non
     vault.now -= 2 * HOUR
     assert vault.settle() == [], "clients had not their time"
     vault.now += 2 * HOUR
-    assert vault.settle()[0] == "the new authority is known, and signs from now on"
+    assert vault.settle()[0] == "every client trusts the new certificate authority; it signs from now on"
     newest, _ = vault.trusted(PEER)
     assert {vault.leaf(name).issuer for name in LEAVES} == {newest.subject}
     assert vault.judged().digest == vault.informed, "and nobody restarts for it"
@@ -180,8 +180,8 @@ def test_it_does_not_sign_while_a_secret_does_not_tell_of_it() -> None:
     secret["data"] = {key: encoded(text) for key, text in (dict(content_of(secret)) | told).items()}
     vault.informed = vault.judged().digest
     vault.now += DATABASES.longest_settling
-    assert vault.step() == "whom to trust is told"
-    assert vault.step() == "the new authority is known, and signs from now on"
+    assert vault.step() == "updating the trust bundle"
+    assert vault.step() == "every client trusts the new certificate authority; it signs from now on"
 
 
 def test_one_that_has_ended_is_trusted_no_more_and_nobody_restarts() -> None:
@@ -191,7 +191,7 @@ def test_one_that_has_ended_is_trusted_no_more_and_nobody_restarts() -> None:
     vault.settle()
     _, former = vault.trusted(PEER)
     vault.now = former.ends
-    assert "an authority has ended" in vault.settle()
+    assert "a certificate authority has expired" in vault.settle()
     assert former not in vault.trusted(PEER)
     assert authority_key(former) not in content_of(vault.found[PEER])
     assert vault.judged().digest == vault.informed
@@ -202,12 +202,12 @@ def test_an_authority_that_was_deleted_gets_a_successor_and_what_it_signed_is_tr
     vault.informed, (former,) = vault.judged().digest, vault.trusted(PEER)
     before = vault.leaf(PEER)
     vault.found[AUTHORITY] = None
-    assert vault.settle()[0] == "the authority is gone, and gets a successor"
+    assert vault.settle()[0] == "the certificate authority is missing; adding a new one"
     assert former in vault.trusted(PEER)
     assert vault.leaf(PEER) == before
     vault.informed = vault.judged().digest
     vault.now += DATABASES.longest_settling
-    assert "the new authority is known, and signs from now on" in vault.settle()
+    assert "every client trusts the new certificate authority; it signs from now on" in vault.settle()
     assert vault.leaf(PEER).issuer == vault.trusted(PEER)[0].subject
 
 
@@ -224,7 +224,7 @@ def test_while_an_authority_is_gone_its_successor_signs_what_is_missing_and_noth
 def test_where_all_is_gone_all_begins_anew() -> None:
     vault = begun()
     vault.found = dict.fromkeys(vault.found)
-    assert vault.settle()[0] == "there is no authority yet"
+    assert vault.settle()[0] == "there is no certificate authority yet"
     assert vault.leaf(PEER).issuer == vault.trusted(PEER)[0].subject
 
 

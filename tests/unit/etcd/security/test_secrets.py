@@ -90,7 +90,7 @@ async def test_they_are_read_live() -> None:
 def test_a_password_that_is_missing_is_asked_for() -> None:
     reason, message = complaint(**ROOT)
     assert reason == "SecretMissing"
-    assert message.startswith("spec.auth: there is no Secret root in this namespace. Make it, with password")
+    assert message.startswith("spec.auth: Secret root does not exist. Create it with password")
     assert complaint(secret("root", other="x"), **ROOT) == (
         "SecretMissing",
         "spec.auth: Secret root has no password. Give it.",
@@ -149,16 +149,16 @@ def test_where_nobody_asks_clients_the_operator_shows_none() -> None:
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        ((), "spec.tls.peer: there is no Secret peers in this namespace"),
-        ((PEERS,), "spec.tls.client: there is no Secret clients in this namespace"),
+        ((), "spec.tls.peer: Secret peers does not exist"),
+        ((PEERS,), "spec.tls.client: Secret clients does not exist"),
         ((PEERS, secret("clients", tls_crt="x", tls_key="y")), "spec.tls.client: Secret clients has no ca.crt"),
-        ((tls("peers", pair("elsewhere")), CLIENTS), "would not take tls.crt for demo-0.demo.default.svc's"),
-        ((PEERS, tls("clients", pair(MEMBER))), "would not take tls.crt for demo-client.default.svc's"),
+        ((tls("peers", pair("elsewhere")), CLIENTS), "reject tls.crt for demo-0.demo.default.svc"),
+        ((PEERS, tls("clients", pair(MEMBER))), "reject tls.crt for demo-client.default.svc"),
         ((PEERS, tls("clients", pair(MEMBER, SERVICE, client=False))), "as a client's certificate (un"),
         ((tls("peers", pair(MEMBER, client=False)), CLIENTS), "as a client's certificate (un"),
-        ((PEERS, tls("clients", pair(MEMBER, SERVICE, by="theirs"))), "does not vouch for tls.crt"),
+        ((PEERS, tls("clients", pair(MEMBER, SERVICE, by="theirs"))), "does not verify tls.crt"),
         ((tls("peers", Pair(pair(MEMBER).certificate, pair(SERVICE).key)), CLIENTS), "the key is not the certificate"),
-        ((secret("peers", tls_crt="no", tls_key="no", ca_crt="no"), CLIENTS), "there is no certificate in PEM form"),
+        ((secret("peers", tls_crt="no", tls_key="no", ca_crt="no"), CLIENTS), "no certificate in PEM format found"),
     ],
 )
 def test_certificates_that_members_or_clients_would_refuse_are_refused_here(found: tuple[Obj, ...], says: str) -> None:

@@ -228,6 +228,6 @@ def test_a_cluster_whose_last_snapshot_failed_says_so() -> None:
 def test_a_cluster_whose_snapshot_cannot_be_taken_says_so() -> None:
     """While one waits, no other is made: somebody must learn of it where they look."""
     waits = made(12, "Pending", **conditions("there is no claim."))
-    assert failing(world(made(11), waits)) == "Backup demo-2601011200 waits: there is no claim."
+    assert failing(world(made(11), waits)) == "Backup demo-2601011200 is waiting: there is no claim."
     assert failing(world(made(12, "Running", **conditions("Attempt 1 of 3.")))) == ""
     assert failing(world(made(12, ""))) == failing(world()) == ""

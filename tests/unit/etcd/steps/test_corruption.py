@@ -70,7 +70,7 @@ def test_the_one_that_differs_is_removed_whomever_the_alarm_names(named: int) ->
     resource, world = hashed(1, 2, 1, alarm=named)
     step = mend(resource, world)
     assert acts(step.actions) == ["remove demo-1"]
-    assert "demo-1 differs from what 2 of 3 voters agree on" in step.message
+    assert "demo-1 differs from the data that 2 of 3 voters agree on" in step.message
 
 
 def test_that_a_member_is_removed_is_said_before_it_is_done() -> None:

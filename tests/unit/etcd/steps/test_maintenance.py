@@ -89,7 +89,7 @@ def test_that_history_is_forgotten_is_said_before_it_is_done() -> None:
     step = relieve(resource, world)
     assert step.actions == ()
     assert step.requeue == 0
-    assert (step.reason, "forgotten" in step.message) == ("OutOfSpace", True)
+    assert (step.reason, "Compacting" in step.message) == ("OutOfSpace", True)
 
 
 def test_followers_are_defragmented_one_by_one_and_the_leader_last() -> None:

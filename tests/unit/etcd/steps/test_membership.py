@@ -121,7 +121,7 @@ def test_a_learner_that_lags_is_waited_for() -> None:
     fresh = replace(LEARNER, applied=899, made="2026-01-01T11:59:00Z")
     made = plan(resource, seen(resource, VOTER, fresh, ABSENT))
     assert acts(made.actions) == []
-    assert made.verdict.message == "demo-1 joins: it has 899 of 1000 entries."
+    assert made.verdict.message == "demo-1 is joining: it has applied 899 of 1000 log entries."
 
 
 def test_a_learner_that_never_comes_is_removed() -> None:
@@ -313,8 +313,8 @@ def test_with_one_down_that_stays_nobody_is_removed() -> None:
     assert acts(made.actions) == []
     assert made.verdict.reason == "ScaleDownHeld"
     assert made.verdict.message == (
-        "5 members are to be 3. demo-4 is not removed yet: demo-1 is down: afterwards only 3 of 4 voters are healthy, "
-        "and 3 must agree."
+        "Scaling from 5 to 3 members; demo-4 is not removed yet: demo-1 is down, so that afterwards only 3 of 4 voters "
+        "would be healthy, and 3 must agree."
     )
 
 

@@ -63,7 +63,7 @@ def test_no_pod_is_made_before_its_certificates() -> None:
     vault = Vault()
     step = keep(vault, Observed())
     assert (step.progress, step.reason) == (Progress.WAITING, "IssuingCertificates")
-    assert step.message == "Certificates are made: there is no authority yet."
+    assert step.message == "Issuing certificates: there is no certificate authority yet."
     assert all(isinstance(action, WriteSecret) for action in step.actions)
 
 
@@ -198,7 +198,7 @@ def test_then_the_stateful_set_is_made_anew_around_its_pods() -> None:
 def test_and_then_the_storage_gives_what_was_asked() -> None:
     step = grow(world("20Gi", template="20Gi", has="8Gi"))
     assert (step.reason, step.actions) == ("GrowingVolumes", ())
-    assert step.message == "data-demo-0 of 20Gi: the storage has yet to give it."
+    assert step.message == "Waiting for the storage to expand data-demo-0 to 20Gi."
     assert grow(world("20Gi", "20480Mi", template="20Gi")) == PASS
 
 

@@ -82,7 +82,7 @@ def test_members_that_are_away_are_not_lost() -> None:
     step = recover(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "NoQuorum", verdict.Progress.PROGRESSING)
     assert "2 of 3 voters must agree" in step.message
-    assert "demo-1 is away" in step.message
+    assert "demo-1 is unreachable" in step.message
     assert "Nothing is permanently lost" in step.message
 
 
@@ -90,7 +90,7 @@ def test_pods_that_are_gone_without_their_volumes_are_named() -> None:
     gone = At(up=False, pod=False)
     resource, world = without_quorum(SURVIVES, gone, gone)
     step = recover(resource, world)
-    assert "demo-1 is away (it has no pod), demo-2 is away (it has no pod)" in step.message
+    assert "demo-1 is unreachable (no pod), demo-2 is unreachable (no pod)" in step.message
     assert report(resource, world) is None
 
 
@@ -177,7 +177,7 @@ def test_while_one_is_silent_there_is_no_token() -> None:
     resource, world = without_quorum(SURVIVES, AWAY, LOST, LOST, LOST)
     step = recover(resource, world)
     assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.PROGRESSING)
-    assert "demo-1 is away" in step.message
+    assert "demo-1 is unreachable" in step.message
     assert "delete their volume claims" in step.message
     assert report(resource, world) is None
 

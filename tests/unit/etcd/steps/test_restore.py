@@ -239,8 +239,8 @@ def test_what_no_second_try_mends_is_said_with_the_file_and_what_to_do(reason: s
     made = step(world(restore_pod(**failed(reason, "bad.db in the store: its checksum is another."))))
     assert (made.actions, made.progress, made.reason) == ((), Progress.BLOCKED, reason)
     assert made.message == (
-        "bad.db in the store: its checksum is another. Change spec.restore, or mend it there and delete Pod "
-        "demo-restore."
+        "bad.db in the store: its checksum is another. Change spec.restore, or fix the snapshot at its source "
+        "and delete Pod demo-restore."
     )
 
 

@@ -35,7 +35,7 @@ def test_followers_go_before_the_leader_and_one_at_a_time() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, OLD))
     assert acts(made.actions) == ["delete Pod demo-1 (pod-1)"]
-    assert made.verdict.message == "3 of 3 pods still run as before the change: demo-1 is made anew."
+    assert made.verdict.message == "Rolling update: 3 of 3 pods are outdated; demo-1 is being recreated."
     assert made.status["phase"] == "Updating"
 
 
@@ -80,7 +80,7 @@ def test_the_next_one_waits_until_the_one_before_is_back_and_that_is_no_trouble(
     made = plan(resource, seen(resource, OLD, starting, OLD))
     assert acts(made.actions) == []
     assert (made.verdict.reason, made.verdict.warning) == ("Updating", False)
-    assert made.verdict.message == ("2 of 3 pods still run as before the change. demo-1 was recreated and is starting.")
+    assert made.verdict.message == ("Rolling update: 2 of 3 pods are outdated. demo-1 was recreated and is starting.")
 
 
 def test_the_moment_in_which_a_pod_is_gone_is_no_trouble_either() -> None:

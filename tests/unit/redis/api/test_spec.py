@@ -57,16 +57,16 @@ def test_a_version_that_nothing_tells_is_asked_for(image: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "each", "masters"), [(6, 1, 3), (7, 1, 3), (8, 1, 4), (3, 0, 3), (9, 2, 3), (11, 2, 3), (12, 2, 4)]
+    ("replicas", "each", "primaries"), [(6, 1, 3), (7, 1, 3), (8, 1, 4), (3, 0, 3), (9, 2, 3), (11, 2, 3), (12, 2, 4)]
 )
-def test_masters_follow_from_pods_and_what_is_left_over_are_replicas(replicas: int, each: int, masters: int) -> None:
-    assert spec(replicas=replicas, replicasPerMaster=each).masters == masters
+def test_masters_follow_from_pods_and_what_is_left_over_are_replicas(replicas: int, each: int, primaries: int) -> None:
+    assert spec(replicas=replicas, replicasPerMaster=each).primaries == primaries
 
 
 @given(st.integers(0, 9), st.integers(3, 500))
 def test_every_master_has_its_replicas_and_another_master_would_not(each: int, replicas: int) -> None:
-    masters = spec(replicas=replicas, replicasPerMaster=each).masters
-    assert masters * (1 + each) <= replicas < (masters + 1) * (1 + each)
+    primaries = spec(replicas=replicas, replicasPerMaster=each).primaries
+    assert primaries * (1 + each) <= replicas < (primaries + 1) * (1 + each)
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,11 @@ def test_a_node_says_who_it_is_and_what_is_on_its_way() -> None:
     me, *_ = parse_nodes(NODES)
     assert (me.id, me.address, me.port, me.host) == (ONE, "10.0.0.1", 6379, "demo-0.test")
     assert me.is_me
-    assert me.is_master
+    assert me.is_primary
     assert me.slots == Slots.parse("0-5460 9")
     assert me.migrating == {7: TWO}
     assert me.importing == {5: TWO}
-    assert (me.master, me.epoch, me.linked) == ("", 7, True)
+    assert (me.primary, me.epoch, me.linked) == ("", 7, True)
 
 
 def test_a_node_says_how_it_finds_the_others() -> None:
@@ -76,7 +76,7 @@ def test_a_node_says_how_it_finds_the_others() -> None:
     assert two.is_replica
     assert two.failing
     assert not two.suspected
-    assert (two.master, two.linked) == (ONE, False)
+    assert (two.primary, two.linked) == (ONE, False)
     assert three.suspected
     assert not three.failing
     assert (three.address, three.port, three.host) == ("fd00::1", 6379, "")

@@ -17,7 +17,7 @@ async def test_slots_that_the_target_owns_by_its_own_word_have_arrived_though_th
     slot = slot_of(KEYS[-1])
     there = [key for key in KEYS if slot_of(key) == slot]
     source, target = await lab.opened(slot)
-    await lab.server(source).ask("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *there)
+    await lab.server(source).execute("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *there)
     await lab.cluster(target, "SETSLOT", slot, "NODE", lab.id(target))  # and here it was stopped
     assert lab.process(source).node.me.slots >> slot & 1
     nodes = {lab.id(name): Endpoint(name, lab.address(name)[0], name) for name in "abc"}

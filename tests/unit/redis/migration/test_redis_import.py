@@ -120,7 +120,7 @@ class _Node:
     fake: Fake
     id: str
 
-    async def ask(self, *command: str | int | bytes) -> Any:
+    async def execute(self, *command: str | int | bytes) -> Any:
         return self.fake.answer(self.id, command)
 
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:

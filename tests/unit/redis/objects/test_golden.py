@@ -51,9 +51,9 @@ def test_the_objects_are_as_written(case: str) -> None:
     resource, seen = RedisCluster.parse(given), Observed()
     own = names.owner(resource, SETTINGS.operator)
     steps = [
-        provisioning.keep_services(SETTINGS, resource, seen, NOW),
-        configuration.keep_config(SETTINGS, resource, seen, NOW),
-        provisioning.keep_disruption_budget(SETTINGS, resource, seen, NOW),
+        provisioning.ensure_services(SETTINGS, resource, seen, NOW),
+        configuration.ensure_config_map(SETTINGS, resource, seen, NOW),
+        provisioning.ensure_disruption_budget(SETTINGS, resource, seen, NOW),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:

@@ -92,7 +92,7 @@ class Node:
         obj = {"kind": "Pod", "metadata": about, "status": status}
         me = Line(f"{number:040x}", flags=frozenset({"myself", "master"}))
         said = NodeReport(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
-        return Instance(number, self.name, Pod.of(obj), obj, said=said)
+        return Instance(number, self.name, Pod.of(obj), obj, report=said)
 
 
 @dataclass
@@ -131,14 +131,14 @@ class Lab(Drawer):
         made = {"metadata": {"annotations": dict(self.template)}} if self.template else {"metadata": {}}
         stateful_set = {"metadata": {"name": "demo"}, "spec": {"template": made}}
         places = tuple(node.place(number) for number, node in enumerate(self.nodes))
-        return Observed(stateful_set=stateful_set if self.nodes else None, places=places, secrets=self.judged())
+        return Observed(stateful_set=stateful_set if self.nodes else None, instances=places, secrets=self.judged())
 
     # What the operator does.
 
     def steps(self) -> tuple[Callable[[Observed], Step], ...]:
         return (
-            lambda seen: provisioning.keep_secrets(SETTINGS, self.resource, seen, self.now),
-            lambda seen: credentials.keep_users(SETTINGS, self.resource, seen, self.now),
+            lambda seen: provisioning.ensure_secrets(SETTINGS, self.resource, seen, self.now),
+            lambda seen: credentials.rotate_password(SETTINGS, self.resource, seen, self.now),
             lambda seen: credentials.renew_certificates(self.resource, seen, self.now),
         )
 

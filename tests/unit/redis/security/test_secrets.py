@@ -47,12 +47,12 @@ async def test_they_are_read_live() -> None:
     assert (await read(resource, kube)).problem is not None
     chart.create(SECRET, {"apiVersion": "v1"} | secret(GIVEN, {"password": "one"}))
     found = await read(resource, kube)
-    assert (found.problem, found.wanted) == (None, "one")
+    assert (found.problem, found.desired) == (None, "one")
 
 
 def test_who_asks_for_no_password_wants_none() -> None:
     found = judged()
-    assert (found.problem, found.wanted, found.access.password, found.access.former) == (None, "", "", ())
+    assert (found.problem, found.desired, found.access.password, found.access.former) == (None, "", "", ())
 
 
 def test_a_password_that_is_missing_or_cannot_be_typed_is_told_and_is_not_known() -> None:
@@ -64,7 +64,7 @@ def test_a_password_that_is_missing_or_cannot_be_typed_is_told_and_is_not_known(
     assert reason == "SecretInvalid"
     assert "line break" in message
     assert "hunter2" not in message
-    assert judged(**AUTH).wanted is None
+    assert judged(**AUTH).desired is None
 
 
 def test_the_operator_enters_by_what_is_good_and_else_by_what_might_be() -> None:
@@ -98,7 +98,7 @@ def test_a_certificate_that_nobody_would_take_is_told() -> None:
     mixed = certificate("a", "old") | {"ca.crt": certificate("a", "new")["ca.crt"]}
     reason, message = complaint(secret(OWN, mixed), **TLS)
     assert reason == "SecretInvalid"
-    assert "does not vouch for tls.crt" in message
+    assert "does not verify tls.crt" in message
     assert judged(secret(OWN, mixed), **TLS).original is None
     assert "cert-manager has not issued Secret demo-server-tls yet" in complaint(**ISSUED)[1]
 

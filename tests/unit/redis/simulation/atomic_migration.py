@@ -41,7 +41,7 @@ def migrate_slots(redis: FakeRedis, process: Process, words: Words) -> str:
         known = node.known.get(target)
         if known is None or known.shakes:
             raise Refused(f"ERR Unknown node {target}")
-        if known.master:
+        if known.primary:
             raise Refused(f"ERR Target node {target} is not a primary")
         if slots & ~node.me.slots:
             raise Refused("ERR Slots are not served by myself")
@@ -93,9 +93,9 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
     known = node.known.get(job.target)
     target = redis.reached(process, known.address, known.port) if known else None
     job.state = "failed"
-    if known is None or target is None or target.node.id != job.target or target.node.me.master:
+    if known is None or target is None or target.node.id != job.target or target.node.me.primary:
         job.said = "Connection lost to target"
-    elif node.me.master or job.slots & ~node.me.slots:
+    elif node.me.primary or job.slots & ~node.me.slots:
         job.said = "Slots are no longer owned by myself"
     elif target.pod in redis.full:
         job.said = "Target node is out of memory"

@@ -49,7 +49,7 @@ class Message:
     epoch: int
     config_epoch: int
     slots: int
-    master: str
+    primary: str
     offset: int
     rumours: tuple[Rumour, ...]
 
@@ -57,7 +57,7 @@ class Message:
 def message(process: Process, turn: int) -> Message:
     """What a process says of itself, and of some others: the next ones each turn."""
     node, me = process.node, process.node.me
-    lead = node.lead if me.master else me
+    lead = node.lead if me.primary else me
     peers = [known for known in node.others if not known.flags & {HANDSHAKE, NOADDR}]
     calm = [known for known in peers if SUSPECTED not in known.flags]
     count = min(len(calm), max(GOSSIP, len(node.known) // 10))
@@ -70,9 +70,11 @@ def message(process: Process, turn: int) -> Message:
         epoch=node.epoch,
         config_epoch=lead.epoch if lead else 0,
         slots=lead.slots if lead else 0,
-        master=me.master,
+        primary=me.primary,
         offset=node.offset,
-        rumours=tuple(Rumour(known.id, known.address, known.port, known.doubted, bool(known.master)) for known in told),
+        rumours=tuple(
+            Rumour(known.id, known.address, known.port, known.doubted, bool(known.primary)) for known in told
+        ),
     )
 
 
@@ -146,17 +148,17 @@ def believe(redis: FakeRedis, process: Process, sender: Known, heard: Message) -
     node.epoch = max(node.epoch, heard.epoch)
     sender.epoch = max(sender.epoch, heard.config_epoch)
     sender.offset = heard.offset
-    former = sender.master
-    if heard.master and not sender.master:
+    former = sender.primary
+    if heard.primary and not sender.primary:
         sender.slots = 0
-    sender.master = heard.master
-    owner = sender if not sender.master else node.known.get(sender.master)
+    sender.primary = heard.primary
+    owner = sender if not sender.primary else node.known.get(sender.primary)
     if owner is not None and owner.slots != heard.slots:
-        if not sender.master:
+        if not sender.primary:
             adopt(redis, process, sender, heard.config_epoch, heard.slots, former)
         _correct(redis, process, sender, heard)
     me = node.me
-    if not sender.master and not me.master and sender.epoch == me.epoch and node.id < sender.id:
+    if not sender.primary and not me.primary and sender.epoch == me.epoch and node.id < sender.id:
         node.epoch += 1
         me.epoch = node.epoch
         process.news = True
@@ -178,7 +180,7 @@ def update(redis: FakeRedis, process: Process, node_id: str, epoch: int, slots: 
     known = process.node.known.get(node_id)
     if known is None or known.shakes or known.epoch >= epoch or known.id == process.node.id:
         return
-    former, known.master, known.epoch = known.master, "", epoch
+    former, known.primary, known.epoch = known.primary, "", epoch
     adopt(redis, process, known, epoch, slots, former)
 
 
@@ -191,7 +193,7 @@ def adopt(redis: FakeRedis, process: Process, sender: Known, epoch: int, claimed
     """
     node = process.node
     me = node.me
-    mine = me if not me.master else node.known.get(me.master)
+    mine = me if not me.primary else node.known.get(me.primary)
     for slot in node.importing:
         claimed &= ~(1 << slot)
     lost = 0
@@ -220,10 +222,10 @@ def listen(redis: FakeRedis, process: Process, heard: Message, sender: Known | N
         known = node.known.get(rumour.id)
         if known is None:
             if sender is not None and node.banned.get(rumour.id, 0.0) <= redis.now:
-                master = UNKNOWN if rumour.replica else ""
-                node.known[rumour.id] = Known(rumour.id, rumour.address, rumour.port, master, heard=redis.now)
+                primary = UNKNOWN if rumour.replica else ""
+                node.known[rumour.id] = Known(rumour.id, rumour.address, rumour.port, primary, heard=redis.now)
             continue
-        if sender is not None and not sender.master and known.id != node.id:
+        if sender is not None and not sender.primary and known.id != node.id:
             if rumour.doubted:
                 known.reports[sender.id] = redis.now
                 condemn(redis, process, known)
@@ -240,7 +242,7 @@ def condemn(redis: FakeRedis, process: Process, known: Known) -> None:
     if SUSPECTED not in known.flags or known.fails:
         return
     fresh = [since for since in known.reports.values() if redis.now - since <= 2 * process.timeout]
-    if len(fresh) + (not node.me.master) < majority(node):
+    if len(fresh) + (not node.me.primary) < majority(node):
         return
     _fail(known, redis.now)
     for other in node.others:

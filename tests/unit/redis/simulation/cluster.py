@@ -72,7 +72,7 @@ def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
     node, other = process.node, _known(process, words[0], "ERR Unknown node {}")
     if other.id == node.id:
         raise Refused("ERR I tried hard but I can't forget myself...")
-    if node.me.master == other.id:
+    if node.me.primary == other.id:
         raise Refused("ERR Can't forget my master!")
     redis.guard.may_forget(redis, process, other.id)
     node.banned[other.id] = redis.now + BAN
@@ -82,15 +82,15 @@ def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
 
 
 def _replicate(redis: FakeRedis, process: Process, words: Words) -> str:
-    node, master = process.node, _known(process, words[0], "ERR Unknown node {}")
-    if master.id == node.id:
+    node, primary = process.node, _known(process, words[0], "ERR Unknown node {}")
+    if primary.id == node.id:
         raise Refused("ERR Can't replicate myself")
-    if master.master:
+    if primary.primary:
         raise Refused("ERR I can only replicate a master, not a replica.")
-    if not node.me.master and (node.me.slots or node.keys):
+    if not node.me.primary and (node.me.slots or node.keys):
         raise Refused("ERR To set a master the node must be empty and without assigned slots.")
-    redis.guard.may_replicate(redis, process, master.id)
-    redis.follow(process, master)
+    redis.guard.may_replicate(redis, process, primary.id)
+    redis.follow(process, primary)
     redis.settle(f"{process.pod} is made a replica")
     return "OK"
 
@@ -119,7 +119,7 @@ def _del_slots(redis: FakeRedis, process: Process, slots: int) -> str:
 def _set_slot(redis: FakeRedis, process: Process, words: Words) -> str:
     node, slot = process.node, _slot(words[0])
     what = words[1].decode().upper()
-    if node.me.master:
+    if node.me.primary:
         raise Refused("ERR Please use SETSLOT only with masters.")
     owner = node.owner(slot)
     mine = owner is not None and owner.id == node.id
@@ -133,7 +133,7 @@ def _set_slot(redis: FakeRedis, process: Process, words: Words) -> str:
         raise Refused(f"ERR I'm already the owner of hash slot {slot}")
     unknown = "ERR Unknown node {}" if what == "NODE" else "ERR I don't know about node {}"
     other = _known(process, words[2], unknown)
-    if other.master:
+    if other.primary:
         raise Refused("ERR Target node is not a master")
     if what in ("MIGRATING", "IMPORTING"):
         (node.migrating if what == "MIGRATING" else node.importing)[slot] = other.id
@@ -196,7 +196,7 @@ def _fail_over(redis: FakeRedis, process: Process, words: Words) -> str:
     node, mode = process.node, words[0].decode().upper() if words else ""
     if mode not in ("", "FORCE", "TAKEOVER"):
         raise Refused("ERR syntax error")
-    if not node.me.master:
+    if not node.me.primary:
         raise Refused("ERR You should send CLUSTER FAILOVER to a replica")
     lead = node.lead
     if lead is None:
@@ -214,14 +214,14 @@ def _fail_over(redis: FakeRedis, process: Process, words: Words) -> str:
 
 def _reset(redis: FakeRedis, process: Process, words: Words) -> str:
     node, hard = process.node, bool(words) and words[0].upper() == b"HARD"
-    if not node.me.master and node.keys:
+    if not node.me.primary and node.keys:
         raise Refused("ERR CLUSTER RESET can't be called with master nodes containing keys")
     redis.guard.may_reset(redis, process, hard=hard)
-    if node.me.master:
+    if node.me.primary:
         node.keys, node.offset, node.history = {}, 0, made_up("history", node.unique("reset"))
     process.linked, process.since, process.election = False, None, Election()
     me = node.me
-    me.master, me.slots = "", 0
+    me.primary, me.slots = "", 0
     node.known, node.migrating, node.importing = {me.id: me}, {}, {}
     node.family = made_up("family", node.unique("reset"))
     process.serves = is_well(redis, process)

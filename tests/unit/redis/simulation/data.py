@@ -129,13 +129,13 @@ def wrote(redis: FakeRedis, process: Process) -> None:
 def replicate(redis: FakeRedis, process: Process) -> None:
     """A replica takes what its master has by now; what it had of its own is gone."""
     lead = process.node.lead
-    master = redis.reached(process, lead.address, lead.port) if lead else None
-    if lead is None or master is None or master.node.id != lead.id or not _let_in(process, master):
+    primary = redis.reached(process, lead.address, lead.port) if lead else None
+    if lead is None or primary is None or primary.node.id != lead.id or not _let_in(process, primary):
         if process.linked:
             process.linked, process.since = False, redis.now
         process.syncing = 0.0
         return
-    mine, theirs = process.node, master.node
+    mine, theirs = process.node, primary.node
     if process.pod in redis.lagging:
         if not process.linked and not process.syncing:
             process.syncing = redis.now
@@ -152,9 +152,9 @@ def replicate(redis: FakeRedis, process: Process) -> None:
         mine.keys, mine.history, mine.offset = dict(theirs.keys), theirs.history, theirs.offset
 
 
-def _let_in(process: Process, master: Process) -> bool:
+def _let_in(process: Process, primary: Process) -> bool:
     """Whether a master takes its password."""
-    return not master.passwords or master.opens(process.says("masterauth"))
+    return not primary.passwords or primary.opens(process.says("masterauth"))
 
 
 def _continues(mine: Node, theirs: Node) -> bool:

@@ -99,13 +99,13 @@ class FakeRedis:
 
     def _shape(self, cluster: str) -> Obj:
         nodes = [process.node for process in self.running if process.cluster == cluster]
-        owned = sorted(node.me.slots.bit_count() for node in nodes if not node.me.master)
+        owned = sorted(node.me.slots.bit_count() for node in nodes if not node.me.primary)
         return {
             "nodes": len(nodes),
             "clusters": len({node.family for node in nodes}),
             "slots by master": owned,
             "replicas by master": sorted(
-                sum(other.me.master == node.id for other in nodes) for node in nodes if not node.me.master
+                sum(other.me.primary == node.id for other in nodes) for node in nodes if not node.me.primary
             ),
             "open slots": sum(len(node.migrating) + len(node.importing) for node in nodes),
             "agree": len({tuple(sorted((known.id, known.slots) for known in n.known.values())) for n in nodes}) == 1,
@@ -221,7 +221,7 @@ class FakeRedis:
         return next((process for process in self.running if process.node is node), None)
 
     def replicas_of(self, process: Process) -> list[Process]:
-        return [other for other in self.running if other.node.me.master == process.node.id]
+        return [other for other in self.running if other.node.me.primary == process.node.id]
 
     def advance(self) -> None:
         """Play what happened since the last time that anybody looked."""
@@ -254,7 +254,7 @@ class FakeRedis:
     def settle(self, action: str) -> None:
         """Let replicas follow and the client write; then see whether all is safe."""
         for process in self.running:
-            if process.node.me.master:
+            if process.node.me.primary:
                 self.replicate(process)
             else:
                 process.linked, process.since, process.syncing = False, None, 0.0
@@ -287,10 +287,10 @@ class FakeRedis:
     def replicate(self, process: Process) -> None:
         data.replicate(self, process)
 
-    def follow(self, process: Process, master: Known) -> None:
+    def follow(self, process: Process, primary: Known) -> None:
         """A node becomes a replica, or one of another."""
         node = process.node
-        node.me.slots, node.me.master = 0, master.id
+        node.me.slots, node.me.primary = 0, primary.id
         node.migrating, node.importing = {}, {}
         process.linked, process.since, process.syncing = False, None, 0.0
         process.election, process.paused, process.news = Election(), 0.0, True
@@ -301,7 +301,7 @@ class FakeRedis:
         lead = node.lead
         assert lead is not None
         self.done["failovers"] += 1
-        node.me.master, node.me.epoch = "", epoch
+        node.me.primary, node.me.epoch = "", epoch
         node.me.slots, lead.slots = node.me.slots | lead.slots, 0
         node.turn(made_up("history", node.unique("history")))
         process.linked, process.since, process.syncing = False, None, 0.0

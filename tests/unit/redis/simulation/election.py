@@ -52,7 +52,7 @@ def live(redis: FakeRedis, process: Process) -> None:
 def is_well(redis: FakeRedis, process: Process) -> bool:
     """Whether clients are served (cluster_state:ok)."""
     node = process.node
-    if not node.me.master and redis.now - process.began < BOOT and not process.serves:
+    if not node.me.primary and redis.now - process.began < BOOT and not process.serves:
         return False
     if process.says("cluster-require-full-coverage") == "yes":
         covered = 0
@@ -64,7 +64,7 @@ def is_well(redis: FakeRedis, process: Process) -> bool:
     if there < majority(node):
         process.alone = redis.now
         return False
-    waits = not node.me.master and not process.serves  # others may have been chosen while it was away
+    waits = not node.me.primary and not process.serves  # others may have been chosen while it was away
     return not (waits and redis.now - process.alone < min(max(process.timeout, 0.5), 5.0))
 
 
@@ -100,12 +100,12 @@ def stand(redis: FakeRedis, process: Process) -> None:
 
 def _caught_up(redis: FakeRedis, process: Process, lead: Known) -> bool:
     """Whether a replica holds what its master has, which stops to take writes for that."""
-    master = redis.reached(process, lead.address, lead.port)
-    if master is None or master.node.id != lead.id:
+    primary = redis.reached(process, lead.address, lead.port)
+    if primary is None or primary.node.id != lead.id:
         return False
-    master.paused = max(master.paused, process.election.manual - MANUAL + PAUSE)
+    primary.paused = max(primary.paused, process.election.manual - MANUAL + PAUSE)
     redis.replicate(process)
-    return process.linked and process.node.offset >= master.node.offset
+    return process.linked and process.node.offset >= primary.node.offset
 
 
 def _fresh(redis: FakeRedis, process: Process) -> bool:
@@ -121,7 +121,7 @@ def _fresh(redis: FakeRedis, process: Process) -> bool:
 
 def _rank(process: Process, lead: Known) -> int:
     """How many other replicas hold more, as far as it knows."""
-    return sum(known.master == lead.id and known.offset > process.node.offset for known in process.node.others)
+    return sum(known.primary == lead.id and known.offset > process.node.offset for known in process.node.others)
 
 
 def _grants(redis: FakeRedis, process: Process, known: Known, lead: Known, *, forced: bool) -> bool:
@@ -136,7 +136,7 @@ def _grants(redis: FakeRedis, process: Process, known: Known, lead: Known, *, fo
     node.epoch = max(node.epoch, process.node.epoch)
     if not node.me.votes or process.node.epoch < node.epoch or node.voted == node.epoch:
         return False
-    failed = node.known.get(candidate.master)
+    failed = node.known.get(candidate.primary)
     if failed is None or not (failed.fails or forced):
         return False
     if redis.now - voter.voted.get(failed.id, -1e9) < 2 * voter.timeout:

@@ -118,7 +118,7 @@ class Guard:
             len(there) == len(redis.processes)
             and not redis.lagging
             and not redis.islands
-            and all(process.serves and (process.linked or not process.node.me.master) for process in there)
+            and all(process.serves and (process.linked or not process.node.me.primary) for process in there)
             and not any(process.election.manual > redis.now for process in there)
             and not self._disputed(there)
             and not any(known.flags for process in there for known in process.node.known.values())
@@ -153,9 +153,9 @@ class Guard:
 
     # What the operator asks servers for.
 
-    def may_replicate(self, redis: FakeRedis, process: Process, master: str) -> None:
+    def may_replicate(self, redis: FakeRedis, process: Process, primary: str) -> None:
         """Who becomes a replica loses what it had."""
-        if process.node.me.master == master:
+        if process.node.me.primary == primary:
             return
         if missing := self._only_copies(redis, process.node):
             self.fail(f"{process.pod} is made a replica, and it alone holds {_keys(missing)}")
@@ -200,13 +200,13 @@ class Guard:
         if lead is None or not mode:
             return
         known = redis.node(lead.id)
-        for master in redis.processes.values():  # one that hangs may have what nobody else has
-            if master.node is known and not master.said:
-                self.fail(f"{process.pod} takes over by {mode}, while its master {master.pod} runs")
+        for primary in redis.processes.values():  # one that hangs may have what nobody else has
+            if primary.node is known and not primary.said:
+                self.fail(f"{process.pod} takes over by {mode}, while its master {primary.pod} runs")
         if known is not None and mode == "TAKEOVER" and not self.confirmed:
             self.fail(f"{process.pod} takes over from {known.place}, whose disk is there still, and nobody votes")
         for other in redis.running:
-            if other.node.me.master == lead.id and len(self._newer(redis, other.node, process.node)):
+            if other.node.me.primary == lead.id and len(self._newer(redis, other.node, process.node)):
                 self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has more")
 
     def _newer(self, redis: FakeRedis, one: Node, other: Node) -> list[bytes]:
@@ -245,11 +245,11 @@ class Guard:
             if process.pod != pod:
                 continue
             owned = owners.get(process.node.id, 0)
-            copied = any(known.master == process.node.id for known in process.node.others)
+            copied = any(known.primary == process.node.id for known in process.node.others)
             if owned and (copied or process.disk == process.uid):
                 self.fail(f"{action}, a master that owns {owned.bit_count()} slots and serves")
-            master = redis.node(process.node.me.master)
-            if owners.get(process.node.me.master) and (master is None or redis.process_of(master) is None):
+            primary = redis.node(process.node.me.primary)
+            if owners.get(process.node.me.primary) and (primary is None or redis.process_of(primary) is None):
                 self.fail(f"{action}, a replica whose master is away")
 
     def may_shrink(self, redis: FakeRedis, name: str, replicas: int, action: str) -> None:

@@ -84,7 +84,7 @@ class Watched(FakeLab):
         return lab
 
     async def cluster(self, name: str, *words: str | int) -> object:
-        return await self.server(name).ask("CLUSTER", *words)
+        return await self.server(name).execute("CLUSTER", *words)
 
     def id(self, name: str) -> str:
         return self.tell.ids[name]

@@ -50,7 +50,7 @@ class Known:
     id: str
     address: str
     port: int = PORT
-    master: str = ""
+    primary: str = ""
     epoch: int = 0
     slots: int = field(default=0, repr=False)
     flags: set[str] = field(default_factory=set)
@@ -76,7 +76,7 @@ class Known:
     @property
     def votes(self) -> bool:
         """Whether it is one of those whose majority decides."""
-        return not self.master and bool(self.slots)
+        return not self.primary and bool(self.slots)
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Node:
     @property
     def lead(self) -> Known | None:
         """Its master; None for a master, and where it does not know the one."""
-        return self.known.get(self.me.master) if self.me.master else None
+        return self.known.get(self.me.primary) if self.me.primary else None
 
     @property
     def others(self) -> list[Known]:
@@ -181,7 +181,7 @@ class Node:
     def _line(self, known: Known) -> str:
         mine = known.id == self.id
         flags = ["myself"] * mine
-        flags += [] if known.shakes else ["slave" if known.master else "master"]
+        flags += [] if known.shakes else ["slave" if known.primary else "master"]
         flags += [flag for flag in (SUSPECTED, FAILED, HANDSHAKE, NOADDR) if flag in known.flags]
         port, bus = (known.port, known.port + BUS_PORT - PORT) if known.address else (0, 0)
         linked = mine or not known.flags & {SUSPECTED, FAILED, HANDSHAKE, NOADDR}
@@ -189,10 +189,10 @@ class Node:
             known.id,
             f"{known.address}:{port}@{bus}",
             ",".join(flags),
-            known.master if known.master in self.known else "-",
+            known.primary if known.primary in self.known else "-",
             "0",
             str(int(known.heard * 1000)),
-            str((self.known.get(known.master) or known).epoch),
+            str((self.known.get(known.primary) or known).epoch),
             "connected" if linked else "disconnected",
             *str(Slots(known.slots)).split(),
         ]

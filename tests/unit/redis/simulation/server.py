@@ -54,7 +54,7 @@ class FakeServer:
         self._access = access
         self._asking = False
 
-    async def ask(self, *command: str | int | bytes) -> Any:
+    async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
         if isinstance(answer, Refused):
             raise answer
@@ -181,9 +181,9 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         "maxmemory": process.max_memory,
         "maxmemory_policy": process.says("maxmemory-policy"),
         "aof_enabled": int(process.says("appendonly") == "yes"),
-        "role": "slave" if node.me.master else "master",
+        "role": "slave" if node.me.primary else "master",
     }
-    if node.me.master:
+    if node.me.primary:
         lines |= {
             "master_host": lead.address if lead else "",
             "master_port": lead.port if lead else 0,

@@ -38,7 +38,7 @@ async def lab() -> Watched:
 async def test_a_failover_that_was_asked_for_loses_nothing(lab: Watched) -> None:
     await lab.cluster("f", "FAILOVER")
     await lab.wait(SEEN)
-    assert not lab.process("f").node.me.master
+    assert not lab.process("f").node.me.primary
     assert not lab.redis.violations
     assert lab.redis.counts()["failovers"] == 1
 
@@ -50,7 +50,7 @@ async def test_a_replica_that_lags_does_not_take_over_and_the_master_serves_agai
     await lab.wait(SEEN)
     before = lab.redis.client.refused
     await lab.wait(12)
-    assert lab.process("f").node.me.master, "the time for it is over"
+    assert lab.process("f").node.me.primary, "the time for it is over"
     assert lab.redis.client.refused > before, "the master waited for a while"
     refused = lab.redis.client.refused
     await lab.wait(SEEN)
@@ -60,7 +60,7 @@ async def test_a_replica_that_lags_does_not_take_over_and_the_master_serves_agai
 async def test_keys_that_move_are_never_lost_and_those_left_behind_are_a_violation(lab: Watched) -> None:
     slot = slot_of(KEYS[-1])
     source, target = await lab.opened(slot)
-    await lab.server(source).ask("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *KEYS[-2:])
+    await lab.server(source).execute("MIGRATE", *lab.address(target), "", 0, 1000, "KEYS", *KEYS[-2:])
     await lab.wait(SEEN)
     assert not lab.redis.violations
     with pytest.raises(Unsafe, match=f"while {source} holds 1 of its keys"):
@@ -97,14 +97,14 @@ async def test_slots_are_given_once(lab: Watched) -> None:
 
 async def test_a_flush_is_a_violation(lab: Watched) -> None:
     with pytest.raises(Unsafe, match="FLUSHALL at story-a"):
-        await lab.server("a").ask("FLUSHALL")
+        await lab.server("a").execute("FLUSHALL")
 
 
 async def test_two_clusters_that_meet_are_a_violation(lab: Watched) -> None:
     await lab.start("x")
     lab.process("x").node.me.slots = 1
     with pytest.raises(Unsafe, match="a and x meet, though each is of a cluster that owns slots"):
-        await lab.server("a").ask("CLUSTER", "MEET", *lab.address("x"))
+        await lab.server("a").execute("CLUSTER", "MEET", *lab.address("x"))
 
 
 async def test_a_crash_may_cost_what_was_not_replicated_yet_and_nothing_else(lab: Watched) -> None:
@@ -139,12 +139,12 @@ async def test_passwords_are_asked_for_and_replicas_need_one_too(lab: Watched) -
     await lab.wait(SEEN)
     assert not lab.process("f").linked
     with pytest.raises(Denied, match="NOAUTH"):
-        await lab.server("c").ask("PING")
+        await lab.server("c").execute("PING")
     there = Endpoint("c", *lab.address("c")[:1], "c")
     with pytest.raises(Denied, match="WRONGPASS"):
-        await lab.redis.connect(there, Access(password="other")).ask("PING")
-    assert await lab.redis.connect(there, Access(password="other", former=("secret",))).ask("PING") == "PONG"
-    await lab.server("f").ask("CONFIG", "SET", "masterauth", "secret")
+        await lab.redis.connect(there, Access(password="other")).execute("PING")
+    assert await lab.redis.connect(there, Access(password="other", former=("secret",))).execute("PING") == "PONG"
+    await lab.server("f").execute("CONFIG", "SET", "masterauth", "secret")
     await lab.wait(SEEN)
     assert lab.process("f").linked
 
@@ -153,15 +153,15 @@ async def test_a_command_may_be_lost_or_its_answer() -> None:
     lab = await Watched.begin("")
     lab.redis.fault = lambda what: False if "MEET" in what else None
     with pytest.raises(Unreachable):
-        await lab.server("a").ask("CLUSTER", "MEET", "10.9.9.9", 6379)
+        await lab.server("a").execute("CLUSTER", "MEET", "10.9.9.9", 6379)
     assert len(lab.process("a").node.known) == 3
     lab.redis.fault = lambda what: True if "MEET" in what else None
     with pytest.raises(Unreachable):
-        await lab.server("a").ask("CLUSTER", "MEET", "10.9.9.9", 6379)
+        await lab.server("a").execute("CLUSTER", "MEET", "10.9.9.9", 6379)
     assert len(lab.process("a").node.known) == 4
     lab.redis.fault = None
     with pytest.raises(Refused, match="ERR unknown command 'SORT'"):
-        await lab.server("a").ask("SORT", "x")
+        await lab.server("a").execute("SORT", "x")
 
 
 async def test_slots_move_at_once_where_the_engine_can() -> None:
@@ -171,6 +171,6 @@ async def test_slots_move_at_once_where_the_engine_can() -> None:
     await lab.cluster("a", "MIGRATESLOTS", "SLOTSRANGE", 0, 99, "NODE", lab.id("b"))
     await lab.wait(SEEN)
     assert lab.process("b").node.me.slots & 1
-    [job] = await lab.server("a").ask("CLUSTER", "GETSLOTMIGRATIONS")
+    [job] = await lab.server("a").execute("CLUSTER", "GETSLOTMIGRATIONS")
     assert job[job.index("state") + 1] == "success"
     assert not lab.redis.violations

@@ -106,7 +106,7 @@ def meets_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
             server = connect(endpoint, self.access)
             for known in (await inspect_node(server)).nodes:
                 if not known.is_me:
-                    await server.ask("CLUSTER", "MEET", known.address, known.port)
+                    await server.execute("CLUSTER", "MEET", known.address, known.port)
 
     patch.setattr(commands.Meet, "carry_out", blindly)
 
@@ -117,7 +117,9 @@ def empties_disks(patch: pytest.MonkeyPatch) -> None:
     def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
         if resource.spec.replicas == len(seen.view.members):
             return PASS
-        return Step.wait(Reason("Emptying"), "A disk is emptied.", *volumes.replace_disk(seen.places[0], in_use=False))
+        return Step.wait(
+            Reason("Emptying"), "A disk is emptied.", *volumes.replace_disk(seen.instances[0], in_use=False)
+        )
 
     patch.setattr(plan, "join_nodes", vacate)
 
@@ -162,7 +164,7 @@ async def test_an_operator_that_errs_is_caught(
 
 def trusts_its_cache(patch: pytest.MonkeyPatch) -> None:
     """Applies what followed from an older view."""
-    keep = provisioning.keep_stateful_set
+    keep = provisioning.ensure_stateful_set
 
     def trusting(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
         step = keep(settings, resource, seen, now)

@@ -233,7 +233,7 @@ async def require_well(play: Play) -> None:
     [found] = play.stage.find()
     redis: FakeRedis = play.stage.database
     replicas = found["spec"]["replicas"]
-    masters = replicas // (1 + found["spec"]["replicasPerMaster"])
+    primaries = replicas // (1 + found["spec"]["replicasPerMaster"])
     [shape] = redis.state()
     assert shape["nodes"] == len(play.stage.find(POD)) == replicas
     assert shape["well"]
@@ -241,7 +241,7 @@ async def require_well(play: Play) -> None:
     assert shape["clusters"] == 1
     assert shape["open slots"] == 0
     owning = [owned for owned in shape["slots by master"] if owned]
-    assert len(owning) == max(3, masters)
+    assert len(owning) == max(3, primaries)
     assert sum(owning) == ALL.bit_count()
     assert max(owning) - min(owning) <= 1
     assert {process.version for process in redis.running} == {found["spec"]["version"]}

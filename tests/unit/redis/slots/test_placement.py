@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.placement import Violation, choose_masters, pair, violations
+from operators.redis.slots.placement import Violation, choose_primaries, pair, violations
 
 MASTERS = ["m0", "m1", "m2", "m3"]
 REPLICAS = ["r0", "r1", "r2", "r3", "r4"]
@@ -21,26 +21,26 @@ Standing = tuple[int, int, int, int]
 
 
 def standing(
-    pairs: Mapping[str, str], masters: Sequence[str], hosts: Mapping[str, str], current: Mapping[str, str]
+    pairs: Mapping[str, str], primaries: Sequence[str], hosts: Mapping[str, str], current: Mapping[str, str]
 ) -> Standing:
     """How bad it is: masters lacking a replica, replicas beside their masters, unevenness, and how much changes."""
-    each = len(pairs) // len(masters)
+    each = len(pairs) // len(primaries)
     has = Counter(pairs.values())
     return (
-        sum(max(0, each - has[master]) for master in masters),
+        sum(max(0, each - has[primary]) for primary in primaries),
         len(violations(pairs, hosts)),
-        sum(sum(range(max(0, has[master] - each))) for master in masters),
-        sum(current.get(replica) in masters and current[replica] != master for replica, master in pairs.items()),
+        sum(sum(range(max(0, has[primary] - each))) for primary in primaries),
+        sum(current.get(replica) in primaries and current[replica] != primary for replica, primary in pairs.items()),
     )
 
 
 def best(
-    masters: Sequence[str], replicas: Sequence[str], hosts: Mapping[str, str], current: Mapping[str, str]
+    primaries: Sequence[str], replicas: Sequence[str], hosts: Mapping[str, str], current: Mapping[str, str]
 ) -> Standing:
     """Of all pairings that there are."""
     return min(
-        standing(dict(zip(replicas, choice, strict=True)), masters, hosts, current)
-        for choice in product(masters, repeat=len(replicas))
+        standing(dict(zip(replicas, choice, strict=True)), primaries, hosts, current)
+        for choice in product(primaries, repeat=len(replicas))
     )
 
 
@@ -49,17 +49,19 @@ CROWDED = {"m0": "a", "m1": "a", "m2": "b", "m3": "b", "r0": "a", "r1": "a", "r2
 
 @given(st.integers(1, 4), st.integers(0, 5), HOSTS, CURRENT)
 @example(3, 5, CROWDED, {})
-def test_no_pairing_is_better(masters: int, replicas: int, hosts: dict[str, str], current: dict[str, str]) -> None:
-    pairs = pair(MASTERS[:masters], REPLICAS[:replicas], hosts, current)
+def test_no_pairing_is_better(primaries: int, replicas: int, hosts: dict[str, str], current: dict[str, str]) -> None:
+    pairs = pair(MASTERS[:primaries], REPLICAS[:replicas], hosts, current)
     assert list(pairs) == REPLICAS[:replicas]
-    found = standing(pairs, MASTERS[:masters], hosts, current)
-    assert found == best(MASTERS[:masters], REPLICAS[:replicas], hosts, current)
+    found = standing(pairs, MASTERS[:primaries], hosts, current)
+    assert found == best(MASTERS[:primaries], REPLICAS[:replicas], hosts, current)
 
 
 @given(st.integers(1, 4), st.integers(0, 5), HOSTS, CURRENT)
-def test_what_is_paired_well_stays(masters: int, replicas: int, hosts: dict[str, str], current: dict[str, str]) -> None:
-    pairs = pair(MASTERS[:masters], REPLICAS[:replicas], hosts, current)
-    assert pair(MASTERS[:masters], REPLICAS[:replicas], hosts, pairs) == pairs
+def test_what_is_paired_well_stays(
+    primaries: int, replicas: int, hosts: dict[str, str], current: dict[str, str]
+) -> None:
+    pairs = pair(MASTERS[:primaries], REPLICAS[:replicas], hosts, current)
+    assert pair(MASTERS[:primaries], REPLICAS[:replicas], hosts, pairs) == pairs
 
 
 def test_six_on_three_hosts() -> None:
@@ -101,7 +103,7 @@ def test_two_replicas_of_a_new_master_are_on_two_hosts() -> None:
     hosts = {"m0": "a", "m1": "b", "r0": "c", "r1": "c", "r2": "d", "r3": "d"}
     pairs = pair(MASTERS[:2], REPLICAS[:4], hosts, {})
     assert all(
-        {hosts[replica] for replica in pairs if pairs[replica] == master} == {"c", "d"} for master in MASTERS[:2]
+        {hosts[replica] for replica in pairs if pairs[replica] == primary} == {"c", "d"} for primary in MASTERS[:2]
     )
 
 
@@ -122,7 +124,7 @@ OWNERS = st.dictionaries(st.sampled_from(CANDIDATES), st.integers(0, 3).map(lamb
 
 @given(st.integers(0, 8), PLACED, OWNERS)
 def test_who_owns_slots_stays_a_master(count: int, hosts: dict[str, str], owners: dict[str, Slots]) -> None:
-    chosen = choose_masters(CANDIDATES, count, hosts, owners)
+    chosen = choose_primaries(CANDIDATES, count, hosts, owners)
     assert len(chosen) == len(set(chosen)) == min(count, len(CANDIDATES))
     assert sorted(chosen) == list(chosen)
     having = {node for node in owners if owners[node]}
@@ -134,30 +136,30 @@ def test_who_owns_slots_stays_a_master(count: int, hosts: dict[str, str], owners
 
 @given(st.integers(1, 7), PLACED)
 def test_new_masters_are_spread_over_the_hosts_as_evenly_as_can_be(count: int, hosts: dict[str, str]) -> None:
-    def crowd(masters: Sequence[str]) -> int:
-        return max(Counter(hosts[node] for node in masters).values())
+    def crowd(primaries: Sequence[str]) -> int:
+        return max(Counter(hosts[node] for node in primaries).values())
 
-    assert crowd(choose_masters(CANDIDATES, count, hosts, {})) == min(map(crowd, combinations(CANDIDATES, count)))
+    assert crowd(choose_primaries(CANDIDATES, count, hosts, {})) == min(map(crowd, combinations(CANDIDATES, count)))
 
 
 @given(PLACED)
 def test_new_masters_leave_no_replica_beside_its_master_if_any_choice_would(hosts: dict[str, str]) -> None:
     six = CANDIDATES[:6]
 
-    def beside(masters: Sequence[str]) -> int:
-        replicas = [node for node in six if node not in masters]
-        return len(violations(pair(masters, replicas, hosts, {}), hosts))
+    def beside(primaries: Sequence[str]) -> int:
+        replicas = [node for node in six if node not in primaries]
+        return len(violations(pair(primaries, replicas, hosts, {}), hosts))
 
-    assert beside(choose_masters(six, 3, hosts, {})) == min(map(beside, combinations(six, 3)))
+    assert beside(choose_primaries(six, 3, hosts, {})) == min(map(beside, combinations(six, 3)))
 
 
 def test_the_replica_of_a_master_that_leaves_takes_its_place() -> None:
     owners = {"n0": Slots.of(1), "n1": Slots.of(2), "n7": Slots.of(3), "n8": Slots.of(4)}
     current = {"n3": "n0", "n4": "n7", "n5": "n7"}
-    assert choose_masters(CANDIDATES[:6], 3, {}, owners, current) == ("n0", "n1", "n4")
-    assert choose_masters(CANDIDATES[:6], 2, {}, owners, current) == ("n0", "n1")
-    assert choose_masters(CANDIDATES[:6], 4, {}, owners, current) == ("n0", "n1", "n2", "n4"), "one for each"
+    assert choose_primaries(CANDIDATES[:6], 3, {}, owners, current) == ("n0", "n1", "n4")
+    assert choose_primaries(CANDIDATES[:6], 2, {}, owners, current) == ("n0", "n1")
+    assert choose_primaries(CANDIDATES[:6], 4, {}, owners, current) == ("n0", "n1", "n2", "n4"), "one for each"
 
 
 def test_as_many_as_there_are() -> None:
-    assert choose_masters(["n0", "n0", "n1"], 3, {}, {}) == ("n0", "n1")
+    assert choose_primaries(["n0", "n0", "n1"], 3, {}, {}) == ("n0", "n1")

@@ -46,44 +46,46 @@ OWNERSHIPS = ownerships() | even_ownerships()
 MASTERS = st.lists(st.sampled_from(OLD + NEW), min_size=1, max_size=7, unique=True)
 
 
-def fewest(owners: Mapping[str, Slots], masters: list[str]) -> int:
+def fewest(owners: Mapping[str, Slots], primaries: list[str]) -> int:
     """How many slots must change hands, whoever is to have one more than others: the best of all possible choices."""
-    share, left = divmod(SLOTS, len(masters))
-    have = [len(owners.get(node, Slots())) for node in masters]
+    share, left = divmod(SLOTS, len(primaries))
+    have = [len(owners.get(node, Slots())) for node in primaries]
     kept = max(
         sum(min(own, share + (number in lucky)) for number, own in enumerate(have))
-        for lucky in combinations(range(len(masters)), left)
+        for lucky in combinations(range(len(primaries)), left)
     )
     return SLOTS - kept
 
 
-def is_even(owners: Mapping[str, Slots], masters: list[str]) -> bool:
+def is_even(owners: Mapping[str, Slots], primaries: list[str]) -> bool:
     found = sizes(owners)
-    return set(found) == set(masters) and max(found.values()) - min(found.values()) <= 1
+    return set(found) == set(primaries) and max(found.values()) - min(found.values()) <= 1
 
 
 @given(OWNERSHIPS, MASTERS)
-def test_in_the_end_every_slot_has_one_owner_and_all_have_as_many(owners: dict[str, Slots], masters: list[str]) -> None:
-    after = moved(owners, balanced(owners, masters))
+def test_in_the_end_every_slot_has_one_owner_and_all_have_as_many(
+    owners: dict[str, Slots], primaries: list[str]
+) -> None:
+    after = moved(owners, balanced(owners, primaries))
     assert every_slot_has_one_owner(after)
-    assert is_even(after, masters)
-    assert sizes(after) == shares(owners, masters)
+    assert is_even(after, primaries)
+    assert sizes(after) == shares(owners, primaries)
 
 
 @given(OWNERSHIPS, MASTERS)
-def test_no_way_moves_fewer(owners: dict[str, Slots], masters: list[str]) -> None:
-    assert total(balanced(owners, masters)) == fewest(owners, masters)
+def test_no_way_moves_fewer(owners: dict[str, Slots], primaries: list[str]) -> None:
+    assert total(balanced(owners, primaries)) == fewest(owners, primaries)
 
 
 @given(OWNERSHIPS, MASTERS)
 def test_each_slot_is_moved_once_by_who_owns_it_and_straight_to_who_keeps_it(
-    owners: dict[str, Slots], masters: list[str]
+    owners: dict[str, Slots], primaries: list[str]
 ) -> None:
-    moves = balanced(owners, masters)
+    moves = balanced(owners, primaries)
     for move in moves:
         assert move.slots
         assert move.slots - owners[move.source] == Slots()
-        assert move.target in masters
+        assert move.target in primaries
     assert total(moves) == len(Slots.union(move.slots for move in moves))
     assert not {move.source for move in moves} & {move.target for move in moves}, "who gives takes nothing"
     assert len({(move.source, move.target) for move in moves}) == len(moves), "one move for each pair"
@@ -92,35 +94,35 @@ def test_each_slot_is_moved_once_by_who_owns_it_and_straight_to_who_keeps_it(
 
 @given(OWNERSHIPS, MASTERS)
 def test_no_master_that_stays_is_ever_emptied_nor_sinks_below_its_share(
-    owners: dict[str, Slots], masters: list[str]
+    owners: dict[str, Slots], primaries: list[str]
 ) -> None:
     now = dict(owners)
-    for move in balanced(owners, masters):
+    for move in balanced(owners, primaries):
         now = moved(now, [move])
-        for node in masters:
-            assert len(now.get(node, Slots())) >= min(len(owners.get(node, Slots())), SLOTS // len(masters))
+        for node in primaries:
+            assert len(now.get(node, Slots())) >= min(len(owners.get(node, Slots())), SLOTS // len(primaries))
 
 
 @given(OWNERSHIPS, MASTERS, st.data())
 def test_whoever_stops_half_way_the_next_plan_goes_on_and_nothing_is_moved_twice(
-    owners: dict[str, Slots], masters: list[str], data: st.DataObject
+    owners: dict[str, Slots], primaries: list[str], data: st.DataObject
 ) -> None:
-    needed, done, now = fewest(owners, masters), 0, dict(owners)
+    needed, done, now = fewest(owners, primaries), 0, dict(owners)
     for _ in range(data.draw(st.integers(1, 3), label="interruptions")):
-        part = data.draw(parts(balanced(now, masters)))
+        part = data.draw(parts(balanced(now, primaries)))
         now, done = moved(now, part), done + total(part)
         assert every_slot_has_one_owner(now)
-    rest = balanced(now, masters)
+    rest = balanced(now, primaries)
     assert done + total(rest) == needed
-    assert is_even(moved(now, rest), masters)
-    assert balanced(moved(now, rest), masters) == ()
+    assert is_even(moved(now, rest), primaries)
+    assert balanced(moved(now, rest), primaries) == ()
 
 
 @given(OWNERSHIPS, MASTERS, MASTERS, st.data())
 def test_a_change_of_mind_costs_no_more_than_to_undo_what_was_done(
-    owners: dict[str, Slots], masters: list[str], others: list[str], data: st.DataObject
+    owners: dict[str, Slots], primaries: list[str], others: list[str], data: st.DataObject
 ) -> None:
-    part = data.draw(parts(balanced(owners, masters)))
+    part = data.draw(parts(balanced(owners, primaries)))
     now = moved(owners, part)
     rest = balanced(now, others)
     assert is_even(moved(now, rest), others)
@@ -128,14 +130,14 @@ def test_a_change_of_mind_costs_no_more_than_to_undo_what_was_done(
 
 
 @given(OWNERSHIPS, MASTERS, st.permutations(OLD))
-def test_the_same_world_has_the_same_plan(owners: dict[str, Slots], masters: list[str], order: list[str]) -> None:
+def test_the_same_world_has_the_same_plan(owners: dict[str, Slots], primaries: list[str], order: list[str]) -> None:
     shuffled = {node: owners[node] for node in [*order, ""] if node in owners}
-    assert balanced(shuffled, masters) == balanced(owners, masters)
+    assert balanced(shuffled, primaries) == balanced(owners, primaries)
 
 
 @given(OWNERSHIPS, MASTERS)
-def test_moves_between_different_nodes_are_beside_each_other(owners: dict[str, Slots], masters: list[str]) -> None:
-    moves = balanced(owners, masters)
+def test_moves_between_different_nodes_are_beside_each_other(owners: dict[str, Slots], primaries: list[str]) -> None:
+    moves = balanced(owners, primaries)
     busy: set[str] = set()
     for number, move in enumerate(moves):
         if busy & {move.source, move.target}:  # a new turn: nobody later would have fitted into the one before
@@ -184,14 +186,14 @@ def test_growing_and_shrinking_again_and_again_leaves_few_ranges() -> None:
 
 
 @given(OWNERSHIPS, MASTERS)
-def test_who_only_drains_gives_everything_to_those_with_fewest(owners: dict[str, Slots], masters: list[str]) -> None:
-    moves = drained(owners, masters)
+def test_who_only_drains_gives_everything_to_those_with_fewest(owners: dict[str, Slots], primaries: list[str]) -> None:
+    moves = drained(owners, primaries)
     after = moved(owners, moves)
     assert every_slot_has_one_owner(after)
-    assert set(sizes(after)) <= set(masters)
-    assert total(moves) == sum(len(owners[node]) for node in owners if node not in masters)
+    assert set(sizes(after)) <= set(primaries)
+    assert total(moves) == sum(len(owners[node]) for node in owners if node not in primaries)
     given = {move.target for move in moves}
-    least = min(len(after.get(node, Slots())) for node in masters)
+    least = min(len(after.get(node, Slots())) for node in primaries)
     assert all(len(after[node]) <= least + 1 for node in given)
 
 

@@ -30,7 +30,7 @@ def beginning(*at: At, plan: list[Obj] | None = None) -> tuple[RedisCluster, Obs
 
 
 def next_step(resource: RedisCluster, found: Observed) -> Step:
-    return bootstrap.form(resource, Assessment.of(resource, found), NOW)
+    return bootstrap.create_cluster(resource, Assessment.of(resource, found), NOW)
 
 
 def test_it_waits_until_every_node_is_there_and_says_who_is_not() -> None:
@@ -75,11 +75,11 @@ def test_then_all_meet() -> None:
 def test_who_is_being_met_already_is_not_met_once_more() -> None:
     at = [replace(NEW_RECORDED, epoch=number + 1 if number < 3 else 0) for number in range(6)]
     resource, found = beginning(*at)
-    first = found.places[0]
-    assert first.said
+    first = found.instances[0]
+    assert first.report
     made_up = Node("f" * 40, "10.0.0.2", 6379, frozenset({"handshake"}), linked=False)
-    said = replace(first.said, nodes=(*first.said.nodes, made_up))
-    found = replace(found, places=(replace(first, said=said), *found.places[1:]))
+    said = replace(first.report, nodes=(*first.report.nodes, made_up))
+    found = replace(found, instances=(replace(first, report=said), *found.instances[1:]))
     assert [call.at.name for call in of(next_step(resource, found).actions, "Meet")] == [
         f"demo-{n}" for n in range(2, 6)
     ]
@@ -99,7 +99,7 @@ def test_it_has_begun_when_every_slot_has_an_owner_on_whom_all_agree() -> None:
     resource, found = beginning(*at)
     made = plan(resource, found)
     assert (made.status["formed"], made.status["forming"], made.requeue) == (True, [], 0)
-    apart = replace(found, places=(*found.places[:5], seen(resource, *at[:5], NEW_RECORDED).places[5]))
+    apart = replace(found, instances=(*found.instances[:5], seen(resource, *at[:5], NEW_RECORDED).instances[5]))
     assert plan(resource, apart).status["formed"] is False, "one of them knows nothing of it yet"
 
 
@@ -126,11 +126,11 @@ def test_nodes_that_hold_something_do_not_begin_a_cluster() -> None:
 
 def test_nor_do_those_that_know_somebody_else() -> None:
     resource, found = world(*[NEW] * 6, begun=False, phase="")
-    place = found.places[3]
-    assert place.said
+    place = found.instances[3]
+    assert place.report
     other = Node("e" * 40, "10.9.9.9", 6379, frozenset({"master"}))
-    place = replace(place, said=replace(place.said, nodes=(*place.said.nodes, other)))
-    made = plan(resource, replace(found, places=(*found.places[:3], place, *found.places[4:])))
+    place = replace(place, report=replace(place.report, nodes=(*place.report.nodes, other)))
+    made = plan(resource, replace(found, instances=(*found.instances[:3], place, *found.instances[4:])))
     assert made.verdict.reason == "NotEmpty"
     assert f"demo-3 knows node {'e' * 40}" in made.verdict.message
 
@@ -140,14 +140,14 @@ def test_a_master_that_is_lost_meanwhile_is_forgotten_and_the_new_node_takes_its
     lost = replace(NEW, life=1, recorded=0, disk="disk-1b")
     at = [replace(MEMBERS[0], slots="0-5461"), lost, *MEMBERS[2:]]
     resource, found = beginning(*at)
-    places = list(found.places)
+    places = list(found.instances)
     former = Node(node_id(1), "10.0.0.2", 6379, frozenset({"master", "fail"}), epoch=2, linked=False)
     for number in (0, 2, 3, 4, 5):
-        said = places[number].said
+        said = places[number].report
         assert said
         known = tuple(node for node in said.nodes if node.id != node_id(1, 1))
-        places[number] = replace(places[number], said=replace(said, nodes=(*known, former)))
-    found = replace(found, places=tuple(places))
+        places[number] = replace(places[number], report=replace(said, nodes=(*known, former)))
+    found = replace(found, instances=tuple(places))
     made = plan(resource, found)
     (forget,) = of(made.actions, "Forget")
     assert forget.id == node_id(1)
@@ -169,4 +169,4 @@ def test_all_slots_are_shared_out_and_none_twice() -> None:
         slots = [Slots.parse(node.slots) for node in bootstrap_plan.planned(Assessment.of(resource, found))]
         assert Slots.union(slots) == Slots.all()
         assert sum(map(len, slots)) == 16384
-        assert len(slots) == resource.masters
+        assert len(slots) == resource.primaries

@@ -43,7 +43,7 @@ def with_certificate(name: str = "a", by: str = "old") -> Lab:
 
 def test_nodes_that_started_with_a_password_are_told_nothing() -> None:
     lab = with_password()
-    assert credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
+    assert credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
     assert all(node.takes("one") and not node.takes("two") for node in lab.nodes)
 
 
@@ -53,7 +53,7 @@ def test_a_change_is_three_writes_and_each_is_told_to_every_node() -> None:
     told = []
     for _ in range(7):
         lab.apply()
-        step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+        step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
         told.append((step.message, [type(action) for action in step.actions]))
         for action in step.actions:
             lab.do(action)
@@ -95,7 +95,7 @@ def test_the_new_one_is_not_used_before_the_last_node_has_heard_of_it() -> None:
     passwords = lab.judged().passwords
     assert passwords is not None
     assert passwords.current == "one"
-    step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert {action.at.name for action in step.actions if isinstance(action, SetPasswords)} == {"demo-2"}
 
 
@@ -108,7 +108,7 @@ def test_a_node_that_was_told_otherwise_since_is_told_again(told: dict[str, Any]
     lab.settle()
     for name, value in told.items():  # by hand, or by a former leader whose last words came late
         setattr(lab.nodes[1], name, value)
-    step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert step.message == "demo-1: told which passwords are good."
     lab.settle()
     assert all(node.takes("two") and not node.takes("one") and node.gives == "two" for node in lab.nodes)
@@ -119,14 +119,16 @@ def test_a_node_that_does_not_answer_is_named_and_waited_for() -> None:
     lab.give("two")
     lab.step()
     seen = lab.seen()
-    silent = replace(seen.places[1], said=None)
-    step = credentials.keep_users(SETTINGS, lab.resource, replace(seen, places=(seen.places[0], silent)), lab.now)
+    silent = replace(seen.instances[1], report=None)
+    step = credentials.rotate_password(
+        SETTINGS, lab.resource, replace(seen, instances=(seen.instances[0], silent)), lab.now
+    )
     assert len(step.actions) == 3
     for action in step.actions:
         lab.do(action)
     seen = lab.seen()
-    seen = replace(seen, places=(seen.places[0], replace(seen.places[1], said=None)))
-    step = credentials.keep_users(SETTINGS, lab.resource, seen, lab.now)
+    seen = replace(seen, instances=(seen.instances[0], replace(seen.instances[1], report=None)))
+    step = credentials.rotate_password(SETTINGS, lab.resource, seen, lab.now)
     assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING_PASSWORD, ())
     assert step.message == "demo-1: must know the new password before it is used."
 
@@ -188,7 +190,7 @@ def test_when_the_former_one_ends_it_is_looked_at() -> None:
     lab = with_password()
     lab.give("two")
     lab.settle()
-    step = credentials.keep_users(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
     assert step.progress is Progress.DONE
     assert step.requeue == OVERLAP.total_seconds()
 
@@ -196,13 +198,13 @@ def test_when_the_former_one_ends_it_is_looked_at() -> None:
 def test_a_node_that_lets_nobody_in_is_told_with_what_mends_it() -> None:
     lab = with_password()
     seen = lab.seen()
-    denied = replace(seen.places[0], said=None, denied=True, error="demo-0 refuses AUTH: WRONGPASS.")
-    step = credentials.require_entry(lab.resource, replace(seen, places=(denied, *seen.places[1:])), NOW)
+    denied = replace(seen.instances[0], report=None, denied=True, error="demo-0 refuses AUTH: WRONGPASS.")
+    step = credentials.require_authentication(lab.resource, replace(seen, instances=(denied, *seen.instances[1:])), NOW)
     assert (step.progress, step.reason) == (Progress.PROGRESSING, "Denied")
     assert "previousPassword of Secret given" in step.message
-    alone = replace(seen, places=(denied,))
-    assert credentials.require_entry(lab.resource, alone, NOW).progress is Progress.BLOCKED
-    assert credentials.require_entry(lab.resource, seen, NOW) == PASS
+    alone = replace(seen, instances=(denied,))
+    assert credentials.require_authentication(lab.resource, alone, NOW).progress is Progress.BLOCKED
+    assert credentials.require_authentication(lab.resource, seen, NOW) == PASS
 
 
 # Certificates.
@@ -303,7 +305,7 @@ def test_nobody_is_ever_sent_away_while_passwords_change(events: list[tuple[str,
     lab.settle()
     lab.wait(OVERLAP)
     lab.settle()
-    wanted = lab.judged().wanted
+    wanted = lab.judged().desired
     assert wanted is not None
     assert all(node.gives == wanted and len(node.digests) == 1 and node.takes(wanted) for node in lab.nodes)
 

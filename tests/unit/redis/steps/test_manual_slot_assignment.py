@@ -51,9 +51,9 @@ def wrong(strategy: Strategy, earlier: list[Strategy]) -> bool:
 @settings(max_examples=300)
 @given(STRATEGIES)
 def test_a_manual_assignment_is_exact_or_refused(strategies: list[Strategy]) -> None:
-    masters = [f"new-{number}" for number in range(len(strategies))]
+    primaries = [f"new-{number}" for number in range(len(strategies))]
     try:
-        moves = assigned(THREE, strategies, masters)
+        moves = assigned(THREE, strategies, primaries)
     except CannotAssign:
         moves = None
     event("refused" if moves is None else "followed")
@@ -62,14 +62,14 @@ def test_a_manual_assignment_is_exact_or_refused(strategies: list[Strategy]) -> 
         return
     after = moved(THREE, moves)
     assert every_slot_has_one_owner(after)
-    assert {node: len(after.get(node, Slots())) for node in masters} == {
-        master: strategy.slots for master, strategy in zip(masters, strategies, strict=True)
+    assert {node: len(after.get(node, Slots())) for node in primaries} == {
+        primary: strategy.slots for primary, strategy in zip(primaries, strategies, strict=True)
     }
     left = sizes(THREE)
-    for strategy, master in zip(strategies, masters, strict=True):
+    for strategy, primary in zip(strategies, primaries, strict=True):
         given_by = dict.fromkeys(strategy.sources, 0)
         for move in moves:
-            if move.target == master:
+            if move.target == primary:
                 given_by[move.source] += len(move.slots)  # a KeyError: it was not named
         for source, (low, high) in owed(strategy, left).items():
             assert low <= given_by[source] <= high
@@ -84,12 +84,12 @@ def test_a_manual_assignment_that_stopped_half_way_ends_as_it_was_planned(
     wanted: list[tuple[int, set[str]]], data: st.DataObject
 ) -> None:
     strategies = [Strategy(slots, tuple(sorted(sources))) for slots, sources in wanted]
-    masters = [f"new-{number}" for number in range(len(strategies))]
-    planned = assigned(THREE, strategies, masters)
+    primaries = [f"new-{number}" for number in range(len(strategies))]
+    planned = assigned(THREE, strategies, primaries)
     now = moved(THREE, data.draw(parts(planned)))
     assert owning(moved(now, remaining(planned, now))) == owning(moved(THREE, planned))
-    again = moved(now, assigned(now, strategies, masters))  # even where what was planned is not known any more
-    assert [len(again[master]) for master in masters] == [strategy.slots for strategy in strategies]
+    again = moved(now, assigned(now, strategies, primaries))  # even where what was planned is not known any more
+    assert [len(again[primary]) for primary in primaries] == [strategy.slots for strategy in strategies]
 
 
 def test_after_a_failover_the_one_who_took_over_gives_what_is_left() -> None:
@@ -106,7 +106,7 @@ def test_what_is_done_is_not_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategies", "masters", "message"),
+    ("strategies", "primaries", "message"),
     [
         (
             [Strategy(6000, ("a",))],
@@ -158,10 +158,10 @@ def test_what_is_done_is_not_asked_for_again() -> None:
     ],
 )
 def test_what_cannot_be_followed_is_refused_with_the_numbers(
-    strategies: list[Strategy], masters: list[str], message: str
+    strategies: list[Strategy], primaries: list[str], message: str
 ) -> None:
     with pytest.raises(CannotAssign) as refused:
-        assigned(THREE, strategies, masters)
+        assigned(THREE, strategies, primaries)
     assert str(refused.value) == message
 
 

@@ -55,10 +55,10 @@ def test_a_stranger_is_neither_used_nor_forgotten() -> None:
     resource, found = world(*formed())
     stranger = Node("f" * 40, "10.9.9.9", 6379, frozenset({"master", "fail"}), linked=False)
     places = []
-    for place in found.places:
-        assert place.said
-        places.append(replace(place, said=replace(place.said, nodes=(*place.said.nodes, stranger))))
-    made = plan(resource, replace(found, places=tuple(places)))
+    for place in found.instances:
+        assert place.report
+        places.append(replace(place, report=replace(place.report, nodes=(*place.report.nodes, stranger))))
+    made = plan(resource, replace(found, instances=tuple(places)))
     assert (made.verdict.reason, made.verdict.progress) == ("StrangerInCluster", Progress.BLOCKED)
     assert "f" * 40 in made.verdict.message
     assert acts(made.actions) == []
@@ -67,11 +67,11 @@ def test_a_stranger_is_neither_used_nor_forgotten() -> None:
 def test_a_former_node_that_one_who_was_away_brings_back_is_no_stranger_and_forgotten_again() -> None:
     resource, found = world(*formed())
     former = Node("f" * 40, "10.9.9.9", 6379, frozenset({"master", "fail"}), linked=False)
-    back = found.places[4]
-    assert back.said
-    back = replace(back, said=replace(back.said, nodes=(*back.said.nodes, former)))
-    places = (*found.places[:4], back, *found.places[5:])
-    made = plan(resource, replace(found, places=places, former={"f" * 40: "demo-2"}))
+    back = found.instances[4]
+    assert back.report
+    back = replace(back, report=replace(back.report, nodes=(*back.report.nodes, former)))
+    places = (*found.instances[:4], back, *found.instances[5:])
+    made = plan(resource, replace(found, instances=places, former={"f" * 40: "demo-2"}))
     assert made.verdict.message.startswith("a former demo-2: gone for good")
     (forget,) = of(made.actions, "Forget")
     assert (forget.id, [endpoint.name for endpoint in forget.at]) == ("f" * 40, ["demo-4"])
@@ -91,12 +91,12 @@ def test_a_former_node_stays_written_down_until_nobody_knows_it_any_more() -> No
     successor = replace(NEW, life=1, recorded=0, disk="disk-5b")
     resource, found = world(M0, M1, M2, R0, R1, successor)
     former = Node(node_id(5), "10.0.0.6", 6379, frozenset({"slave", "fail"}), node_id(2), 3, False)
-    places = list(found.places)
+    places = list(found.instances)
     for number in range(5):
-        said = places[number].said
+        said = places[number].report
         assert said
-        places[number] = replace(places[number], said=replace(said, nodes=(*said.nodes, former)))
-    known = replace(found, places=tuple(places))
+        places[number] = replace(places[number], report=replace(said, nodes=(*said.nodes, former)))
+    known = replace(found, instances=tuple(places))
     made = plan(resource, known)
     assert [entry["nodeId"] for entry in made.status["conditions"]][5] == node_id(5)
     (forget,) = of(made.actions, "Forget")
@@ -203,10 +203,10 @@ def test_nobody_else_is_forgotten(at: tuple[At, ...]) -> None:
 def test_a_new_node_that_never_hears_what_a_lost_master_owned_keeps_nobody_from_being_forgotten() -> None:
     """A slot's owner tells of it, and that one never comes back: else all would wait for ever."""
     resource, found = world(M0, M1, lost(M2, 2), R0, R1, lost(R2, 5), replica(0, keys=10))
-    new = found.places[6]
-    assert new.said
-    heard = tuple(replace(node, slots=Slots()) if node.id == node_id(2) else node for node in new.said.nodes)
-    found = replace(found, places=(*found.places[:6], replace(new, said=replace(new.said, nodes=heard))))
+    new = found.instances[6]
+    assert new.report
+    heard = tuple(replace(node, slots=Slots()) if node.id == node_id(2) else node for node in new.report.nodes)
+    found = replace(found, instances=(*found.instances[:6], replace(new, report=replace(new.report, nodes=heard))))
     assert "demo-6 knows no owner" in found.view.without([node_id(5)]).settled
     made = plan(resource, found)
     assert [call.id for call in of(made.actions, "Forget")] == [node_id(5)]
@@ -214,11 +214,11 @@ def test_a_new_node_that_never_hears_what_a_lost_master_owned_keeps_nobody_from_
 
 def test_while_the_others_do_not_agree_nobody_is_forgotten() -> None:
     resource, found = world(M0, M1, M2, R0, R1, lost(R2, 5))
-    place = found.places[3]
-    assert place.said
-    lines = tuple(replace(node, linked=node.id != node_id(1)) for node in place.said.nodes)
-    place = replace(place, said=replace(place.said, nodes=lines))
-    made = plan(resource, replace(found, places=(*found.places[:3], place, *found.places[4:])))
+    place = found.instances[3]
+    assert place.report
+    lines = tuple(replace(node, linked=node.id != node_id(1)) for node in place.report.nodes)
+    place = replace(place, report=replace(place.report, nodes=lines))
+    made = plan(resource, replace(found, instances=(*found.instances[:3], place, *found.instances[4:])))
     assert (made.verdict.reason, acts(made.actions)) == ("Forgetting", [])
     assert "demo-3 has no connection to demo-1" in made.verdict.message
 

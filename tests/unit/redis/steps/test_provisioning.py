@@ -39,7 +39,7 @@ def found(kind: str, name: str, uid: str | None) -> Obj:
 def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_deleted(uid: str | None) -> None:
     for seen in (
         Observed(stateful_set=found("StatefulSet", "demo", uid)),
-        Observed(places=(Instance(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
+        Observed(instances=(Instance(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
     ):
         step = provisioning.refuse_foreign_data(wished(), seen, NOW)
         assert (step.progress, step.reason) == (Progress.BLOCKED, "ForeignData")
@@ -49,7 +49,7 @@ def test_what_another_cluster_of_this_name_left_behind_is_neither_taken_nor_dele
 
 def test_what_is_ours_or_was_handed_over_is_taken() -> None:
     volume = found("PersistentVolumeClaim", "data-demo-0", UID)
-    seen = Observed(stateful_set=found("StatefulSet", "demo", UID), places=(Instance(0, "demo-0", volume=volume),))
+    seen = Observed(stateful_set=found("StatefulSet", "demo", UID), instances=(Instance(0, "demo-0", volume=volume),))
     assert provisioning.refuse_foreign_data(wished(), seen, NOW) == PASS
     assert provisioning.refuse_foreign_data(wished(), Observed(), NOW) == PASS
 
@@ -58,7 +58,7 @@ def test_what_is_ours_or_was_handed_over_is_taken() -> None:
 
 
 def kept(resource: RedisCluster, seen: Observed) -> Obj:
-    (action,) = configuration.keep_config(SETTINGS, resource, seen, NOW).actions
+    (action,) = configuration.ensure_config_map(SETTINGS, resource, seen, NOW).actions
     assert isinstance(action, Apply)
     return action.obj
 
@@ -106,8 +106,8 @@ def running(resource: RedisCluster, mark: str, version: str = "8.0.2") -> Observ
     for number in range(6):
         about = {"name": f"demo-{number}", "annotations": {CONFIG_MARK: mark}}
         said = NodeReport(f"{number}", version=version)
-        places.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, said=said))
-    return Observed(places=tuple(places), config_map=kept(resource, Observed()))
+        places.append(Instance(number, f"demo-{number}", pod_obj={"metadata": about, "status": {}}, report=said))
+    return Observed(instances=tuple(places), config_map=kept(resource, Observed()))
 
 
 def test_what_servers_refuse_never_comes_into_the_file_from_which_others_start() -> None:
@@ -115,7 +115,7 @@ def test_what_servers_refuse_never_comes_into_the_file_from_which_others_start()
     seen = running(before, configuration.configured(before, Observed()))
     assert kept(wrong, seen) == seen.config_map
     assert configuration.config_mark(wrong, seen) == configuration.config_mark(before, seen)
-    told = replace(seen, places=running(before, configuration.configured(wrong, Observed())).places)
+    told = replace(seen, instances=running(before, configuration.configured(wrong, Observed())).instances)
     assert "maxmemory-policy nonsense" in kept(wrong, told)["data"][CONFIG_KEY]
     assert configuration.config_mark(wrong, told) == configuration.configured(wrong, Observed())
 
@@ -124,7 +124,7 @@ def test_while_settings_have_yet_to_be_taken_nobody_is_rolled_for_what_came_with
     before, after = begun(), begun(config={"hz": "20", "tcp-backlog": "100"})
     seen = running(before, configuration.configured(before, Observed()))
     assert configuration.config_digest(after, seen) == configuration.config_digest(before, seen)
-    told = replace(seen, places=running(before, configuration.configured(after, Observed())).places)
+    told = replace(seen, instances=running(before, configuration.configured(after, Observed())).instances)
     assert configuration.config_digest(after, told) != configuration.config_digest(before, seen)
 
 
@@ -132,7 +132,7 @@ def test_where_no_server_could_be_told_the_file_is_what_they_start_from() -> Non
     before, after = begun(), begun(config={"hz": "20"}, version="8.2.0")
     seen = running(before, configuration.configured(before, Observed()))
     assert "hz 20" in kept(after, seen)["data"][CONFIG_KEY], "they are of another series, which may not know it"
-    silent = replace(seen, places=tuple(replace(place, said=None) for place in seen.places))
+    silent = replace(seen, instances=tuple(replace(place, report=None) for place in seen.instances))
     assert "hz 20" in kept(begun(config={"hz": "20"}), silent)["data"][CONFIG_KEY]
 
 
@@ -141,18 +141,18 @@ def test_where_no_server_could_be_told_the_file_is_what_they_start_from() -> Non
 
 def test_what_nodes_mount_is_there_before_they_are() -> None:
     lab = Lab()
-    step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason) == (Progress.WAITING, "PreparingUsers")
     (write,) = step.actions
     assert isinstance(write, WriteSecret)
     assert write.token, "the exporter's password is made as it is written"
     lab.do(write)
-    assert provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "its password is nobody's yet"
+    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "its password is nobody's yet"
     lab.give("one")
-    (write,) = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
     assert isinstance(write, WriteSecret)
     lab.do(write)
-    assert provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS
+    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS
 
 
 def test_the_exporters_password_stays_whatever_else_becomes_of_the_secret() -> None:
@@ -168,7 +168,7 @@ def test_the_exporters_password_stays_whatever_else_becomes_of_the_secret() -> N
         "app.kubernetes.io/instance": "demo",
         "app.kubernetes.io/managed-by": SETTINGS.operator,
     }
-    (write,) = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
     assert isinstance(write, WriteSecret)
     lab.do(write)
     passwords = lab.judged().passwords
@@ -180,7 +180,7 @@ def test_somebody_elses_secret_in_the_way_is_told_and_left_alone() -> None:
     lab = Lab()
     lab.give("one")
     lab.put("demo-users", {"mine": "x"})
-    step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
 
 
@@ -188,7 +188,7 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
     lab, told = Lab(resource=wished(tls={"mode": "self"})), []
     lab.found = dict.fromkeys(lab.found)
     for _ in range(10):
-        step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+        step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
         if not step.actions:
             break
         told.append(step.message)
@@ -197,9 +197,9 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
     assert told == [
         "The users that nodes start with are made.",
         "The users that nodes start with are made.",
-        "Certificates are made: there is no authority yet.",
-        "Certificates are made: demo-server-tls: there is none that can be used; demo-client-tls: there is none that "
-        "can be used.",
+        "Issuing certificates: there is no certificate authority yet.",
+        "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable "
+        "certificate.",
         "What nodes mount is written: there is none yet.",
     ]
     assert lab.judged().mounted == lab.judged().original
@@ -208,10 +208,10 @@ def test_certificates_come_in_order_the_authority_what_it_signs_and_what_is_moun
 def test_cert_manager_is_asked_and_nobody_waits_for_it_there() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager", "issuer": {"name": "ours"}}))
     for _ in range(2):
-        for action in provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
+        for action in provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
             if isinstance(action, WriteSecret):
                 lab.do(action)
-    step = provisioning.keep_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
     assert step.progress is Progress.DONE
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 2
 
@@ -249,16 +249,16 @@ def budget(spec: Obj, **labels: str) -> Obj:
 
 def test_a_budget_that_says_the_other_thing_is_made_anew() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}))
-    (action,) = provisioning.keep_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
     assert isinstance(action, Delete)
     seen = Observed(disruption_budget=budget({"maxUnavailable": 2}))
-    (action,) = provisioning.keep_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
     assert isinstance(action, Apply)
 
 
 def test_somebody_elses_budget_is_left_alone() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}, **{"app.kubernetes.io/managed-by": "them"}))
-    step = provisioning.keep_disruption_budget(SETTINGS, wished(), seen, NOW)
+    step = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW)
     assert (step.reason, step.actions) == ("NotOurs", ())
 
 
@@ -274,7 +274,7 @@ def volumes(size: str, template: str) -> Observed:
     stateful_set = found("StatefulSet", "demo", UID)
     templates = [{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": template}}}}]
     stateful_set["spec"] = {"volumeClaimTemplates": templates, "template": {"metadata": {}}}
-    return Observed(stateful_set=stateful_set, places=(Instance(0, "demo-0", volume=claim),))
+    return Observed(stateful_set=stateful_set, instances=(Instance(0, "demo-0", volume=claim),))
 
 
 def begun(**spec: Any) -> RedisCluster:

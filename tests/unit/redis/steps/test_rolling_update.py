@@ -53,7 +53,7 @@ def test_a_master_is_not_restarted_while_its_only_replica_lags() -> None:
     made = planned(*OLD[:3], replace(R0, synced=False), R1, R2)
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
     assert made.verdict.message == (
-        "3 of 6 pods still run as before the change. demo-0 is not made anew yet: demo-3 has yet to get what its "
+        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 has yet to get what its "
         "master has."
     )
 
@@ -81,7 +81,7 @@ def test_a_change_that_breaks_the_first_stops_there_and_says_what_is_wrong() -> 
     made = planned(*OLD[:3], replace(R0, made=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
     assert "demo-3 does not start: CrashLoopBackOff: back-off restarting" in made.verdict.message
-    assert "demo-3 already runs as the spec says. Mend the spec, or take the change back" in made.verdict.message
+    assert "demo-3 is already updated. Fix the spec or revert the change" in made.verdict.message
 
 
 def test_the_corrected_change_mends_what_the_first_one_broke() -> None:
@@ -108,11 +108,11 @@ def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
     assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
     assert "demo-4 is on the way out, and should have gone at 2026-01-01T11:59:30Z" in made.verdict.message
     resource, found = world(*OLD[:4], replace(R1, leaving=True, up=False, failed=True), R2)
-    place = found.places[4]
+    place = found.instances[4]
     assert place.pod_obj is not None
     place.pod_obj["metadata"]["finalizers"] = ["example.com/held"]
-    ended = (*found.places[:4], replace(place, pod=None), found.places[5])
-    made = PLANNER.plan(resource, replace(found, places=ended), NOW)
+    ended = (*found.instances[:4], replace(place, pod=None), found.instances[5])
+    made = PLANNER.plan(resource, replace(found, instances=ended), NOW)
     assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
     assert "demo-4 is on the way out, and is kept by finalizers, though it has ended: example.com/held." in (
         made.verdict.message

@@ -356,10 +356,10 @@ def test_slots_move_to_a_new_master_once_all_nodes_are_there() -> None:
 
 def test_slots_move_to_a_new_master_once_it_takes_commands() -> None:
     resource, found = world(*formed(), JOINED, replica(6))
-    began = found.places[6]
-    assert began.said
-    began = replace(began, said=replace(began.said, state_ok=False))
-    made = plan(resource, replace(found, places=(*found.places[:6], began, found.places[7])))
+    began = found.instances[6]
+    assert began.report
+    began = replace(began, report=replace(began.report, state_ok=False))
+    made = plan(resource, replace(found, instances=(*found.instances[:6], began, found.instances[7])))
     assert moves(made) == {}
     assert made.verdict.message == "Slots move once demo-6 takes commands: it says cluster_state:fail."
 

@@ -28,31 +28,31 @@ class Role:
 
     epoch: int = 0
     slots: Slots = field(default=Slots())
-    master: str = ""
+    primary: str = ""
 
 
 Truth = Mapping[str, Role]
 
 
-def cluster(masters: int = 3, replicas: int = 3) -> dict[str, Role]:
+def cluster(primaries: int = 3, replicas: int = 3) -> dict[str, Role]:
     """demo-0, demo-1… are masters with as many slots each, epochs from 1 on; then come their replicas in turn."""
     truth: dict[str, Role] = {}
-    for number in range(masters):
-        slots = Slots.of(range(SLOTS * number // masters, SLOTS * (number + 1) // masters))
+    for number in range(primaries):
+        slots = Slots.of(range(SLOTS * number // primaries, SLOTS * (number + 1) // primaries))
         truth[node_id(number)] = Role(number + 1, slots)
     for number in range(replicas):
-        truth[node_id(masters + number)] = Role(master=node_id(number % masters))
+        truth[node_id(primaries + number)] = Role(primary=node_id(number % primaries))
     return truth
 
 
 def failed_over(truth: Truth, replica: str) -> dict[str, Role]:
     """A replica has taken its master's place: with its slots, and a higher epoch than all."""
-    former = truth[replica].master
+    former = truth[replica].primary
     after = dict(truth)
     after[replica] = Role(1 + max(role.epoch for role in truth.values()), truth[former].slots)
     for node, role in truth.items():
-        if node == former or (role.master == former and node != replica):
-            after[node] = Role(master=replica)
+        if node == former or (role.primary == former and node != replica):
+            after[node] = Role(primary=replica)
     return after
 
 
@@ -75,9 +75,9 @@ def line(truth: Truth, node: str, *flags: str) -> Node:
         id=node,
         address=address(node),
         port=6379,
-        flags=frozenset({"slave" if role.master else "master", *flags}),
-        master=role.master,
-        epoch=truth[role.master].epoch if role.master in truth else role.epoch,
+        flags=frozenset({"slave" if role.primary else "master", *flags}),
+        primary=role.primary,
+        epoch=truth[role.primary].epoch if role.primary in truth else role.epoch,
         slots=role.slots,
     )
 
@@ -88,10 +88,10 @@ def said(truth: Truth, node: str, *, failed: Iterable[str] = (), suspected: Iter
     return NodeReport(node, nodes=tuple(line(truth, other, *flags.get(other, ())) for other in truth))
 
 
-def all_said(truth: Truth, *, failed: Iterable[str] = (), silent: Iterable[str] = ()) -> dict[str, NodeReport]:
+def all_said(truth: Truth, *, failed: Iterable[str] = (), unreachable: Iterable[str] = ()) -> dict[str, NodeReport]:
     """What everybody says but those who have failed or do not answer."""
     failed = tuple(failed)
-    return {node: said(truth, node, failed=failed) for node in truth if node not in {*failed, *silent}}
+    return {node: said(truth, node, failed=failed) for node in truth if node not in {*failed, *unreachable}}
 
 
 def changed(spoken: NodeReport, node: str, **fields: object) -> NodeReport:

@@ -38,13 +38,13 @@ def test_a_healthy_cluster() -> None:
     assert seen.settled == ""
     assert seen.owned == THIRDS
     assert seen.owners == {slot: node for node, slots in THIRDS.items() for slot in slots}
-    assert ids(seen.masters) == [M0, M1, M2]
+    assert ids(seen.primaries) == [M0, M1, M2]
     assert ids(seen.replicas_of(M0)) == [R0]
     assert seen.cluster == frozenset(SIX)
     assert seen.components == (frozenset(SIX),)
     assert (seen.majority, seen.can_elect) == (2, True)
     for nothing in (
-        seen.uncovered, seen.contested, seen.unserved, seen.open, seen.failing, seen.empty_masters, seen.outside,
+        seen.uncovered, seen.contested, seen.unserved, seen.open, seen.failing, seen.empty_primaries, seen.outside,
         seen.refusing, seen.awaiting_election, seen.being_met, seen.unknown_nodes(SIX),
         seen.missing(SIX), seen.misplaced({node: address(node) for node in SIX}),
     ):  # fmt: skip
@@ -53,7 +53,7 @@ def test_a_healthy_cluster() -> None:
 
 def test_nobody_answers() -> None:
     nobody = ClusterView.of({})
-    assert (nobody.settled, nobody.masters, nobody.cluster, nobody.components) == ("", (), frozenset(), ())
+    assert (nobody.settled, nobody.primaries, nobody.cluster, nobody.components) == ("", (), frozenset(), ())
     assert nobody.uncovered == Slots.all()
     assert not nobody.can_elect
     assert not nobody.holds_only_copy(M0)
@@ -90,8 +90,8 @@ def followed(truth: Truth, **of: Mapping[str, object]) -> dict[str, NodeReport]:
 
 def test_who_has_a_copy_of_what() -> None:
     seen = view(followed(SIX))
-    assert ids(seen.copies_beside(M0)) == [R0]
-    assert ids(seen.copies_beside(R0)) == [M0]
+    assert ids(seen.other_copies(M0)) == [R0]
+    assert ids(seen.other_copies(R0)) == [M0]
     assert not any(seen.holds_only_copy(node) for node in SIX)
 
 
@@ -100,17 +100,17 @@ def test_a_replica_that_does_not_follow_is_no_copy(lag: dict[str, object]) -> No
     seen = view(followed(SIX, **{R0: lag}))
     assert seen.holds_only_copy(M0)
     assert not seen.holds_only_copy(R0)
-    assert seen.heirs(M0) == ()
+    assert seen.failover_candidates(M0) == ()
 
 
 def test_without_their_master_any_replica_may_be_the_one_that_has_the_most() -> None:
-    truth = {**SIX, NEW: Role(master=M0)}
+    truth = {**SIX, NEW: Role(primary=M0)}
     spoken = followed(truth)
     del spoken[M0]
     spoken[R0] = replace(spoken[R0], link_up=False, offset=90)
     spoken[NEW] = replace(spoken[NEW], link_up=False, offset=95)
     seen = view(spoken)
-    assert [heir.id for heir in seen.heirs(M0)] == [NEW, R0]
+    assert [heir.id for heir in seen.failover_candidates(M0)] == [NEW, R0]
     assert all(seen.holds_only_copy(node) for node in (M0, R0, NEW))
 
 
@@ -132,7 +132,7 @@ def test_a_master_without_slots_and_keys_holds_nothing() -> None:
 
 
 def test_a_master_that_was_taken_over_while_away_holds_nothing_any_more() -> None:
-    seen = view(all_said(failed_over(SIX, R0), silent=[M0]))
+    seen = view(all_said(failed_over(SIX, R0), unreachable=[M0]))
     assert not seen.holds_only_copy(M0)
 
 

@@ -39,10 +39,10 @@ def history(changes: list[tuple[str, int, int, int]]) -> tuple[list[Truth], dict
     gained = dict.fromkeys(SIX, 0)
     for what, one, other, slot in changes:
         now, source, target = states[-1], node_id(one), node_id(other)
-        if what == "failover" and now[source].master:
+        if what == "failover" and now[source].primary:
             states.append(failed_over(now, source))
             gained[source] = len(states) - 1
-        elif what == "move" and source != target and not now[source].master and not now[target].master:
+        elif what == "move" and source != target and not now[source].primary and not now[target].primary:
             slots = now[source].slots & Slots.of(range(slot, min(slot + 1500, SLOTS)))
             if slots:
                 states.append(slots_moved(now, source, target, slots))
@@ -93,13 +93,13 @@ def test_a_view_is_settled_when_everybody_knows_everything_and_not_before(
     spoken[node] = said(states[version], node)
     seen = view(spoken)
     same = all(
-        (was.master, was.slots) == (now.master, now.slots)
+        (was.primary, was.slots) == (now.primary, now.slots)
         for was, now in zip(states[version].values(), states[-1].values(), strict=True)
     )
     assert (seen.settled == "") == same
     if not same:
         assert seen.nodes[node].name in seen.settled
-        assert any(node in each.who or node in each.about for each in seen.disagreements)
+        assert any(node in each.reporters or node in each.about for each in seen.disagreements)
 
 
 @given(CHANGES)
@@ -133,7 +133,7 @@ def test_of_two_claims_the_higher_epoch_holds() -> None:
 
 
 def test_who_does_not_answer_claims_nothing_whatever_old_tables_say() -> None:
-    spoken = all_said(failed_over(SIX, R0), silent=[M0])
+    spoken = all_said(failed_over(SIX, R0), unreachable=[M0])
     spoken[R2] = said(SIX, R2)
     seen = view(spoken)
     assert seen.owned[R0] == THIRDS[M0]

@@ -40,7 +40,7 @@ def test_one_who_has_failed_for_all_is_agreed_on() -> None:
     assert not seen.uncovered
     assert seen.unserved == THIRDS[M1]
     assert seen.can_elect
-    assert [heir.id for heir in seen.heirs(M1)] == [R1]
+    assert [heir.id for heir in seen.failover_candidates(M1)] == [R1]
 
 
 def test_the_suspicion_of_one_is_no_failure() -> None:
@@ -72,12 +72,12 @@ def test_a_master_without_a_replica_that_lives_awaits_no_election() -> None:
     seen = view(all_said(SIX, failed=[M1, R1]))
     assert ids(seen.failing) == [M1, R1]
     assert not seen.awaiting_election
-    assert seen.heirs(M1) == ()
+    assert seen.failover_candidates(M1) == ()
     assert seen.holds_only_copy(M1)
 
 
 def test_without_a_majority_of_masters_nobody_is_elected_and_nobody_speaks_for_the_cluster() -> None:
-    seen = view(all_said(SIX, silent=[M1, M2]))
+    seen = view(all_said(SIX, unreachable=[M1, M2]))
     assert not seen.can_elect
     assert seen.settled.startswith(
         "Only 1 of 3 masters answer, not demo-1 and demo-2: 2 must, to speak for the cluster."
@@ -95,7 +95,7 @@ def test_half_of_the_masters_are_no_majority() -> None:
 def test_masters_without_slots_have_no_vote() -> None:
     truth = {**SIX, NEW: Role(9)}
     seen = view(all_said(truth, failed=[M1, M2]))
-    assert ids(seen.empty_masters) == [NEW]
+    assert ids(seen.empty_primaries) == [NEW]
     assert not seen.can_elect
     assert seen.majority == 2
 
@@ -169,7 +169,7 @@ def test_new_nodes_are_outside_and_disturb_nobody() -> None:
     assert seen.settled == ""
     assert seen.cluster == frozenset(SIX)
     assert seen.missing([NEW]) == {NEW: tuple(sorted(SIX))}
-    assert not seen.empty_masters
+    assert not seen.empty_primaries
 
 
 def test_before_there_is_a_cluster_nothing_is_disputed() -> None:
@@ -205,7 +205,7 @@ def test_one_whose_address_another_took_is_lost_though_nobody_finds_it_failing()
     truth = {**SIX, NEW: Role()}
     spoken = {
         node: changed(spoken, R2, address="", flags=frozenset({"slave", "noaddr"}), linked=False)
-        for node, spoken in all_said(truth, silent=[R2]).items()
+        for node, spoken in all_said(truth, unreachable=[R2]).items()
     }
     seen = view(spoken)
     assert not seen.failing
@@ -225,7 +225,7 @@ def test_one_who_answers_and_whose_address_is_not_known_is_to_be_met() -> None:
 
 def test_strangers_are_members_that_are_none_of_ours() -> None:
     truth = {**SIX, NEW: Role()}
-    assert ids(view(all_said(truth, silent=[NEW])).unknown_nodes(SIX)) == [NEW]
+    assert ids(view(all_said(truth, unreachable=[NEW])).unknown_nodes(SIX)) == [NEW]
 
 
 def test_who_is_looked_for_where_it_no_longer_is() -> None:
@@ -247,16 +247,16 @@ def test_who_does_not_know_its_own_address_is_looked_for_nowhere_else() -> None:
 
 def test_who_takes_a_node_for_what_it_is_not() -> None:
     spoken = all_said(SIX)
-    spoken[M0] = changed(spoken[M0], R2, master=M1)
+    spoken[M0] = changed(spoken[M0], R2, primary=M1)
     assert view(spoken).settled == "demo-0 takes demo-5 for a replica of demo-1; it is a replica of demo-2."
-    spoken[M0] = changed(spoken[M0], R2, master="")
+    spoken[M0] = changed(spoken[M0], R2, primary="")
     assert view(spoken).settled == "demo-0 takes demo-5 for a master; it is a replica of demo-2."
 
 
 def test_of_one_who_does_not_answer_what_most_say_counts_and_nobody_is_waited_for_to_agree() -> None:
     """Nodes hear of a role from its bearer alone: what they think of one who is gone they think for ever."""
     spoken = all_said(SIX, failed=[R0])
-    spoken[M1] = changed(spoken[M1], R0, master=M1, epoch=2)
+    spoken[M1] = changed(spoken[M1], R0, primary=M1, epoch=2)
     seen = view(spoken)
     assert ids(seen.replicas_of(M0)) == [R0]
     assert seen.settled == ""
