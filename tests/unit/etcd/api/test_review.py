@@ -129,8 +129,8 @@ def test_nothing_is_said_of_what_is_well() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"size": 2}, "spec.size: 2 members tolerate 0 failures, as many as 1"),
-        ({"size": 4}, "spec.size: 4 members tolerate 1 failures, as many as 3"),
+        ({"size": 2}, "spec.size: 2 members tolerate the failure of 0, as 1 would"),
+        ({"size": 4}, "spec.size: 4 members tolerate the failure of 1, as 3 would"),
         ({"size": 9}, "spec.size: each write waits for 5 of 9 members"),
         (
             {"size": 1, "storage": {"medium": "Memory"}},
@@ -181,7 +181,7 @@ def test_an_older_patch_is_told() -> None:
 
 
 def test_a_cluster_that_survives_less_is_told() -> None:
-    assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate 1 failures, 1 tolerate 0."
+    assert warned(obj(size=1), obj()) == "spec.size: 3 members tolerate the failure of 1, but 1 only of 0."
 
 
 def test_it_is_asked_about_etcdclusters() -> None:
