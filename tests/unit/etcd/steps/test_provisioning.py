@@ -148,7 +148,7 @@ def test_a_certificate_that_ended_is_told_with_its_day() -> None:
     assert provisioning.require_secrets(cluster(), found, ends - HOUR) == PASS
     step = provisioning.require_secrets(cluster(), found, ends)
     assert step.reason == "SecretInvalid"
-    assert "Secret peers: its certificate ended on 2026-01-01 at 12:00 UTC" in step.message
+    assert "Secret peers: the certificate expired on 2026-01-01 at 12:00 UTC" in step.message
 
 
 # Volumes.

@@ -102,7 +102,7 @@ def test_a_change_that_breaks_the_first_stops_there_and_is_named() -> None:
     made = plan(resource, seen(resource, OLD, broken, OLD))
     assert acts(made.actions) == []
     assert made.verdict.reason == "UpgradeHeld"
-    assert "demo-1 already runs as the spec says, and does not start: ImagePullBackOff: no such image" in (
+    assert "demo-1 is already updated and does not start: ImagePullBackOff: no such image" in (
         made.verdict.message
     )
 
@@ -117,11 +117,11 @@ def test_a_pod_whose_node_is_lost_is_waited_for_and_it_is_said_what_a_person_can
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, At(up=False, leaving=True)))
     assert acts(made.actions) == []
-    assert "demo-2 is terminating. If its node is gone for good, say so: kubectl delete pod --force" in (
+    assert "demo-2 is terminating. If its node is permanently lost, run kubectl delete pod --force" in (
         made.verdict.message
     )
     settled = plan(resource, seen(resource, VOTER, VOTER, At(up=False, leaving=True)))
-    assert "demo-2 is terminating. If its node is gone for good" in settled.verdict.message
+    assert "demo-2 is terminating. If its node is permanently lost" in settled.verdict.message
 
 
 def test_the_only_member_is_simply_restarted() -> None:
