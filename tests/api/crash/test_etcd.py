@@ -32,18 +32,18 @@ from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 SELECTED = {
-    "create one",
+    "create one member",
     "create",
-    "there and back",
-    "another lost with its volume",
-    "one lost while nobody watches",
-    "upgraded",
+    "scale up and down",
+    "a later member lost with its volume",
+    "a member lost without an operator",
+    "upgrade",
     "owned objects deleted",
     "the StatefulSet orphans its pods",
-    "restored",
-    "a quorum lost and recovered",
+    "restore",
+    "lost quorum and recovery",
 }
-ALWAYS = "create one"
+ALWAYS = "create one member"
 DISTURBANCES = ("a crash after", "an answer lost", "409")
 
 
@@ -82,7 +82,7 @@ CAST = Cast(
     operator=operator,
     patience=6.5,
     unstable=ETCD.unstable,
-    uncounted=frozenset({"a quorum lost and recovered"}),
+    uncounted=frozenset({"lost quorum and recovery"}),
 )
 
 CASES = [

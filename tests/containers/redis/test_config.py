@@ -21,7 +21,7 @@ from e2e.cluster.machine import debian, processes
 from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
 from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
@@ -165,7 +165,7 @@ async def test_what_is_said_to_need_a_restart_does_and_nothing_else(redis: Redis
                     if "immutable" in str(error) or "protected" in str(error):
                         refused.add(name)
         lives = {name for name in RESTART if redis_conf.is_live(name, made.engine)}
-        assert refused - set(OURS) <= RESTART - lives
+        assert refused - set(RESERVED) <= RESTART - lives
         assert not taken & (RESTART - lives)
 
 
@@ -197,7 +197,7 @@ async def test_a_password_changes_while_everybody_goes_on(redis: Redis, engine: 
                 case "promote":
                     state = state.promote(until)
                 case "forget":
-                    state = state.forget(until, "")
+                    state = state.expire(until, "")
             for pod in pods:
                 pod.mount_users(state)
             for pod in (primary, replica):  # the third one is told nothing: it restarts, and reads

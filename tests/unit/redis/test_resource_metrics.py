@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from operators.redis.resource_metrics import MASTERS, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
+from operators.redis.resource_metrics import PRIMARIES, RECOVERY_WAITING, SLOT_COUNT, SLOTS_LEFT, STATES, states
 from operators.redis.slots.hash_slots import SLOTS
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
@@ -31,7 +31,7 @@ def test_a_cluster_as_wanted() -> None:
         (DESIRED, ()): 6,
         (READY, ()): 6,
         (PAUSED, ()): False,
-        (MASTERS, ()): 3,
+        (PRIMARIES, ()): 3,
         (SLOT_COUNT, ("served",)): SLOTS,
         (SLOT_COUNT, ("unserved",)): 0,
         (SLOTS_LEFT, ()): 0,
@@ -61,7 +61,7 @@ def test_slots_on_their_way_are_counted_down() -> None:
 
 def test_before_it_is_a_cluster_no_slot_is_missing() -> None:
     found = told({})
-    assert (found[DESIRED, ()], found[READY, ()], found[MASTERS, ()]) == (6, 0, 0)
+    assert (found[DESIRED, ()], found[READY, ()], found[PRIMARIES, ()]) == (6, 0, 0)
     assert not any(state == SLOT_COUNT for state, _ in found)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.redis.api.memory import parse_memory
-from operators.redis.api.pod_template import mended
-from operators.redis.api.reserved_directives import FORM, OURS
+from operators.redis.api.pod_template import normalized_affinity
+from operators.redis.api.reserved_directives import FORM, RESERVED
 from operators.redis.api.spec import DEFAULT_EXPORTER, RedisClusterSpec
 from operators.redis.slots.slot_planner import Strategy
 from shared.api.spec import InvalidSpec
@@ -154,7 +154,7 @@ def test_without_anything_given_pods_are_as_they_are() -> None:
     ],
 )
 def test_rules_for_nodes_that_lost_their_indentation_are_put_where_they_belong(given: Any, taken: Any) -> None:
-    assert mended(given) == taken
+    assert normalized_affinity(given) == taken
 
 
 @pytest.mark.parametrize(
@@ -187,5 +187,5 @@ def test_pods_are_replaced_unless_a_person_wants_to(kind: str | None, rolls: boo
 
 
 def test_no_directive_of_ours_stands_there_twice_or_in_a_form_that_nobody_could_give() -> None:
-    assert len(set(OURS)) == len(OURS) > 50
-    assert all(re.fullmatch(FORM, directive) for directive in OURS)
+    assert len(set(RESERVED)) == len(RESERVED) > 50
+    assert all(re.fullmatch(FORM, directive) for directive in RESERVED)

@@ -30,7 +30,7 @@ def test_who_is_far_away_gets_all_keys_but_slots_one_by_one() -> None:
 
 def test_after_a_failure_a_slot_goes_alone() -> None:
     held = Throttle(100, 64, slots=64)
-    held.alone()
+    held.use_single_slot()
     assert (held.slots, held.keys) == (1, 100)
 
 

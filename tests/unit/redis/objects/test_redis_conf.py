@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.api.reserved_directives import OURS
+from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects import redis_conf
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, quoted, render
@@ -144,7 +144,7 @@ def test_a_later_engine_takes_more_while_it_runs() -> None:
 
 
 def test_nothing_of_ours_is_told_beside_what_the_spec_may_give() -> None:
-    assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(OURS)
+    assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(RESERVED)
 
 
 def test_several_lines_are_told_as_one() -> None:

@@ -58,7 +58,7 @@ def test_who_asks_for_no_password_wants_none() -> None:
 def test_a_password_that_is_missing_or_cannot_be_typed_is_told_and_is_not_known() -> None:
     reason, message = complaint(**AUTH)
     assert (reason, message.split(".")[0]) == ("SecretMissing", "spec")
-    assert "there is no Secret given" in message
+    assert "Secret given does not exist" in message
     assert complaint(secret(GIVEN, {"else": "x"}), **AUTH)[0] == "SecretMissing"
     reason, message = complaint(secret(GIVEN, {"password": "hunter2\n"}), **AUTH)
     assert reason == "SecretInvalid"

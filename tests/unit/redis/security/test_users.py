@@ -68,9 +68,9 @@ def test_while_asking_begins_or_ends_nobody_is_asked_and_nobody_waits() -> None:
 def test_a_former_one_is_good_until_its_time_is_over_or_as_long_as_it_is_named() -> None:
     state = Passwords("one").introduce("two", LATER).promote(LATER)
     assert state.digests == tuple(sorted([sha("one"), sha("two")]))
-    assert state.forget(NOW, "") == state
-    assert state.forget(LATER, "one") == state
-    assert state.forget(LATER, "") == Passwords("two")
+    assert state.expire(NOW, "") == state
+    assert state.expire(LATER, "one") == state
+    assert state.expire(LATER, "") == Passwords("two")
 
 
 def test_one_that_comes_back_is_not_former_any_more() -> None:
