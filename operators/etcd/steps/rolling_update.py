@@ -146,7 +146,9 @@ def _hand_over_leadership(
 ) -> Step | None:
     if instance is not seen.leader or not [other for other in seen.healthy_voters if other is not instance]:
         return None
-    return hand_over(resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} is the leader and the last")
+    return hand_over(
+        resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} is the leader and is recreated last"
+    )
 
 
 def _leave_and_rejoin(
@@ -164,7 +166,9 @@ def _leave_and_rejoin(
             why += ", and its data would be deleted with its pod (storage.medium is Memory). Set spec.size to 3"
         return roll.hold(instance, f"{why}.", with_trouble=True)
     if instance is seen.leader:
-        return hand_over(resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} is the leader and the last")
+        return hand_over(
+            resource, seen, instance, UPDATING, f"{roll.goal}; {instance.name} is the leader and is recreated last"
+        )
     message = (
         f"{roll.goal}; removing {instance.name}, because its data is deleted with its pod. It joins again with a "
         "new pod."

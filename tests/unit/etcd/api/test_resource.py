@@ -179,7 +179,9 @@ def test_ids_in_the_status_have_16_hex_digits() -> None:
 
 
 def test_resource_without_a_known_version_is_invalid() -> None:
-    with pytest.raises(InvalidSpec, match=r"spec.version: 'latest' is no version of etcd; give it, such as 3\.6\.16"):
+    with pytest.raises(
+        InvalidSpec, match=r"spec.version: 'latest' is not a version of etcd\. Set it, for example to 3\.6\.16"
+    ):
         EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd:latest"}})
-    with pytest.raises(InvalidSpec, match=r"spec\.version: is missing, and no image tells it by its tag"):
+    with pytest.raises(InvalidSpec, match=r"spec\.version: is missing, and the image has no tag that is a version"):
         EtcdCluster.parse({"metadata": {}, "spec": {"size": 3, "image": "etcd"}})

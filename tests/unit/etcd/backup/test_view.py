@@ -77,7 +77,7 @@ async def test_missing_volume_is_reported() -> None:
     found = await api.problem(STORE)
     assert found == SecretProblem(
         Reason("VolumeMissing"),
-        "spec.destination.volume: there is no PersistentVolumeClaim snapshots in this namespace. Make it, or name "
+        "spec.destination.volume: PersistentVolumeClaim snapshots does not exist in this namespace. Make it, or name "
         "another.",
     )
     api.with_claim()
