@@ -78,8 +78,8 @@ def test_no_secret_is_in_what_is_planned_nor_in_what_pods_are_marked_with() -> N
     lab.give("correct horse")
     for _ in range(6):
         lab.apply()
-        shown = repr(lab.wanted()) + str([node.annotations for node in lab.nodes]) + str(lab.template)
-        shown += " ".join(map(str, lab.wanted())) + repr(lab.seen().secrets)
+        shown = repr(lab.pending_actions()) + str([node.annotations for node in lab.nodes]) + str(lab.template)
+        shown += " ".join(map(str, lab.pending_actions())) + repr(lab.seen().secrets)
         assert "hunter2" not in shown
         assert "correct" not in shown
         lab.step(100)
@@ -90,7 +90,7 @@ def test_the_new_one_is_not_used_before_the_last_node_has_heard_of_it() -> None:
     lab.give("two")
     lab.step()
     lab.apply()
-    for action in lab.wanted()[:6]:  # demo-2 is not told: the operator died
+    for action in lab.pending_actions()[:6]:  # demo-2 is not told: the operator died
         lab.do(action)
     passwords = lab.judged().passwords
     assert passwords is not None
@@ -237,7 +237,7 @@ def test_another_authority_is_trusted_before_anything_of_its_is_shown() -> None:
     assert judged.mounted is not None
     assert len(judged.mounted.trusted) == 2
     assert judged.mounted.pair.certificate == certificate("a", "old")["tls.crt"]
-    assert not [action for action in lab.wanted() if isinstance(action, WriteSecret)], "until all trust both"
+    assert not [action for action in lab.pending_actions() if isinstance(action, WriteSecret)], "until all trust both"
     lab.settle()
     assert {node.holds for node in lab.nodes} == {lab.judged().original}
 
