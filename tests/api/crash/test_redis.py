@@ -42,17 +42,17 @@ from tests.unit.redis.simulation.database import FakeRedis
 SELECTED = {
     "create",
     "create without replicas",
-    "there and back",
-    "another replica",
-    "upgraded in memory",
-    "settings changed live",
-    "all pods gone",
-    "a master lost in memory",
-    "shrinks while one is lost",
-    "slots lost and recovered",
-    "owned objects deleted",
-    "the StatefulSet orphans its pods",
-    "with a password, and its Secret appears",
+    "scale out and in",
+    "add and remove a replica",
+    "upgrade without volumes",
+    "change settings at runtime",
+    "delete all pods",
+    "lose a primary without volumes",
+    "scale in while a pod is lost",
+    "lose slots and recover",
+    "delete owned objects",
+    "delete the StatefulSet and orphan its pods",
+    "password Secret appears after creation",
 }
 ALWAYS = "create without replicas"
 DISTURBANCES = ("a crash after", "an answer lost", "409")

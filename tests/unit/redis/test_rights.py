@@ -28,11 +28,11 @@ ELSEWHERE = {
 }
 
 PLAYED = {
-    "there and back in memory",
-    "a scale-in taken back",
-    "upgraded",
-    "settings changed live",
-    "with a password, and its Secret appears",
+    "scale out and in without volumes",
+    "scale-in reverted",
+    "upgrade",
+    "change settings at runtime",
+    "password Secret appears after creation",
 }
 
 GROWING = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
