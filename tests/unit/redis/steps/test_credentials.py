@@ -237,7 +237,9 @@ def test_new_authority_is_trusted_before_its_certificates_are_used() -> None:
     assert judged.mounted is not None
     assert len(judged.mounted.trusted) == 2
     assert judged.mounted.pair.certificate == certificate("a", "old")["tls.crt"]
-    assert not [action for action in lab.pending_actions() if isinstance(action, WriteSecret)], "every node must trust both authorities first"
+    assert not [action for action in lab.pending_actions() if isinstance(action, WriteSecret)], (
+        "every node must trust both authorities first"
+    )
     lab.settle()
     assert {node.holds for node in lab.nodes} == {lab.judged().original}
 
