@@ -154,7 +154,7 @@ def test_pods_have_no_settings_by_default() -> None:
     ],
 )
 def test_misplaced_node_affinity_rules_are_moved(given: Any, normalized: Any) -> None:
-    assert mended(given) == normalized
+    assert normalized_affinity(given) == normalized
 
 
 @pytest.mark.parametrize(
@@ -187,5 +187,5 @@ def test_pods_are_replaced_unless_strategy_is_on_delete(kind: str | None, rolls:
 
 
 def test_reserved_directives_are_unique_and_well_formed() -> None:
-    assert len(set(OURS)) == len(OURS) > 50
-    assert all(re.fullmatch(FORM, directive) for directive in OURS)
+    assert len(set(RESERVED)) == len(RESERVED) > 50
+    assert all(re.fullmatch(FORM, directive) for directive in RESERVED)

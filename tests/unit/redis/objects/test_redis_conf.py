@@ -144,7 +144,7 @@ def test_newer_engine_applies_more_settings_at_runtime() -> None:
 
 
 def test_reserved_directives_are_never_applied_at_runtime() -> None:
-    assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(OURS)
+    assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(RESERVED)
 
 
 def test_repeated_directives_are_applied_as_one_value() -> None:
