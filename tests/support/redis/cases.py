@@ -85,8 +85,8 @@ def imaged(image: str, **fields: Any) -> dict[str, Any]:
 
 def in_pod(case: Case) -> Case:
     """Return a case with the same pod settings in pod[0]."""
-    advises = case.advises.replace("spec.", "spec.pod[0].", 1)
-    return replace(case, name=f"{case.name}, in pod[0]", spec={"pod": [case.spec]}, advises=advises)
+    operator_error = case.operator_error.replace("spec.", "spec.pod[0].", 1)
+    return replace(case, name=f"{case.name}, in pod[0]", spec={"pod": [case.spec]}, operator_error=operator_error)
 
 
 def shared(cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -519,37 +519,37 @@ ONLY_HERE = over(
         Case(
             "image tag that differs from the version",
             podded(middlewareImage="redis:7.0.15"),
-            advises="spec.version: 8.0.2 differs from the tag of pod[0].middlewareImage, 7.0.15",
+            operator_error="spec.version: 8.0.2 differs from the tag of pod[0].middlewareImage, 7.0.15",
         ),
         Case(
             "maxmemory from a field reference",
             podded(env=[{"name": "MAXMEMORY", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]),
-            advises="spec.pod[0].env: MAXMEMORY needs a value",
+            operator_error="spec.pod[0].env: MAXMEMORY needs a value",
         ),
         Case(
             "maxmemory as variable and directive",
             {"env": [{"name": "MAXMEMORY", "value": "1gb"}], "config": {"maxmemory": "1gb"}},
-            advises="spec.config: maxmemory is also set in spec.env (MAXMEMORY)",
+            operator_error="spec.config: maxmemory is also set in spec.env (MAXMEMORY)",
         ),
         Case(
             "maxmemory as Kubernetes quantity",
             podded(env=[{"name": "MAXMEMORY", "value": "2Gi"}]),
-            advises="MAXMEMORY: '2Gi' is not an amount of memory; use the format of redis.conf, such as 2gb",
+            operator_error="MAXMEMORY: '2Gi' is not an amount of memory; use the format of redis.conf, such as 2gb",
         ),
         Case(
             "invalid maxmemory directive",
             {"config": {"maxmemory": "50%"}},
-            advises="spec.config.maxmemory: '50%' is not an amount of memory",
+            operator_error="spec.config.maxmemory: '50%' is not an amount of memory",
         ),
         Case(
             "unknown field of affinity",
             {"affinity": {"nodeAffinities": {}}},
-            advises="spec.affinity: nodeAffinities is not an affinity; use nodeAffinity",
+            operator_error="spec.affinity: nodeAffinities is not an affinity; use nodeAffinity",
         ),
         Case(
             "node affinity in two fields",
             podded(affinity={**SEED_POD["affinity"], "nodeAffinity": SEED_POD["affinity"]}),
-            advises="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is set both under",
+            operator_error="spec.pod[0].affinity: requiredDuringSchedulingIgnoredDuringExecution is set both under",
         ),
     ),
 )
