@@ -221,7 +221,7 @@ class Harness:
 
     def _update_cache(self, kind: Kind, event: Obj) -> None:
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
-        (self.cache.gone if event["type"] == "DELETED" else self.cache.seen)(kind, obj)
+        (self.cache.on_deleted if event["type"] == "DELETED" else self.cache.on_changed)(kind, obj)
 
     async def _call(self, call: Call) -> None:
         """Carry out a database call. Like a write, it is logged and subject to faults."""

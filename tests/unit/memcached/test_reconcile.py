@@ -249,7 +249,7 @@ async def test_status_is_not_written_to_a_later_resource_of_the_same_name(harnes
     harness.apply("cache", size=1)
     harness.user_client.delete(POD, NAMESPACE, harness.server.objects(POD)[0][1]["metadata"]["name"])
     pod = harness.server.objects(POD)[0][1]
-    harness.cache.seen(POD, pod | {"metadata": pod["metadata"] | {"resourceVersion": "99999"}})
+    harness.cache.on_changed(POD, pod | {"metadata": pod["metadata"] | {"resourceVersion": "99999"}})
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
     await harness.run()

@@ -123,7 +123,7 @@ def late(phase: str, seconds: float, **spec: Any) -> Any:
     ("phase", "limit", "reason"), [("Creating", 600, "CreateTimeout"), ("Updating", 1800, "UpgradeTimeout")]
 )
 def test_exceeded_deadline_is_a_warning_with_the_cause(phase: str, limit: float, reason: str) -> None:
-    observed = observed_pods(pod(1), pod(2, ready=False, trouble="ImagePullBackOff: no such image"))
+    observed = observed_pods(pod(1), pod(2, ready=False, problem="ImagePullBackOff: no such image"))
     early = plan(late(phase, limit - 7), observed)
     assert (early.verdict.reason, early.requeue) == ("ServerFailing", 7)
     verdict = plan(late(phase, limit), observed).verdict

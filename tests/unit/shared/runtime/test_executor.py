@@ -22,7 +22,7 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from shared.kubernetes.ownership import NotOurs, Owner
+from shared.kubernetes.ownership import ForeignObject, Owner
 from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
@@ -243,7 +243,7 @@ class TestPatch:
 
     async def test_object_without_the_labels_of_the_resource_is_rejected(self, lab: Lab) -> None:
         pod = lab.pod("b-0", **{"app.kubernetes.io/instance": "b"})
-        with pytest.raises(NotOurs, match=r"Pod b-0 does not have the labels .*instance=a"):
+        with pytest.raises(ForeignObject, match=r"Pod b-0 does not have the labels .*instance=a"):
             await lab.do(Patch(POD, pod, self.LABEL))
         assert "serves" not in lab.user_client.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
 

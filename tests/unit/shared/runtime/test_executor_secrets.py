@@ -11,7 +11,7 @@ import pytest
 
 from shared.kubernetes.errors import Conflict, Forbidden
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, Obj
-from shared.kubernetes.ownership import NotOurs
+from shared.kubernetes.ownership import ForeignObject
 from shared.pki import certs
 from shared.pki.ca import fulfil, make
 from shared.pki.rotation import CertificateOrder, Made
@@ -102,7 +102,7 @@ async def test_key_that_is_no_longer_written_is_removed(lab: Lab) -> None:
 async def test_foreign_secret_is_not_changed(lab: Lab) -> None:
     metadata = {"name": "a", "namespace": NAMESPACE}
     foreign = lab.user_client.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
-    with pytest.raises(NotOurs):
+    with pytest.raises(ForeignObject):
         await lab.do(WriteSecret(secret(lab, key="one"), foreign))
 
 
